@@ -1,0 +1,1 @@
+"""Models as values of one configuration."""

@@ -1,0 +1,295 @@
+"""The one stack: embeddings -> L blocks -> (final norm). Encoder, GPT and decoder are values of `TransformerConfig`.
+
+Only what is asked for is computed: the pass stops at the highest layer wanted, and that layer's output is made only at the
+`rows` wanted, though every token is still attended to.
+
+Legend: T tokens in the packed batch, R rows asked for, B sequences, H hidden, E embedding width, N heads, L layers.
+Layers are numbered 0 (the embeddings' output) to L (the last block's output, after the final norm where there is one).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from bertworks.models.config import EmbeddingConfig, PositionConfig, TransformerConfig
+from bertworks.nn.attention import Plan, make_plan
+from bertworks.nn.blocks import Block, Sight
+from bertworks.nn.cache import KeyValueCache
+from bertworks.nn.packed import Layout, Packed, Rows
+from bertworks.nn.positions import RelativeBuckets, RelativeKeys, SinusoidalPositions, rotary_angles
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a decoder's cross-attention looks at: the encoder's output (Tk, H) and its layout."""
+
+    hidden: Tensor
+    layout: Layout
+
+
+@dataclass
+class Hidden:
+    """The layers that were asked for, each (T, H), or (R, H) where `rows` were given."""
+
+    layers: dict[int, Tensor]
+    attentions: list[list[Tensor]] = field(default_factory=list)  # per layer, per span: (n, N, Lq, Lk)
+    cross_attentions: list[list[Tensor]] = field(default_factory=list)
+
+    @property
+    def last(self) -> Tensor:
+        return self.layers[max(self.layers)]
+
+
+class Embeddings(nn.Module):
+    """Token + segment + position vectors, summed, normalised, and projected to the stack's width where they have their own."""
+
+    def __init__(
+        self,
+        config: EmbeddingConfig,
+        positions: PositionConfig,
+        *,
+        size: int,
+        hidden_size: int,
+        eps: float,
+        norm_bias: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.scale = math.sqrt(size) if config.scale else 1.0
+        self.offset = positions.offset
+        self.tokens = nn.Embedding(config.vocab_size, size)
+        self.positions: nn.Module | None = None
+        if positions.absolute == "learned":
+            self.positions = nn.Embedding(positions.max_position_embeddings + positions.offset, size)
+        elif positions.absolute == "sinusoidal":
+            self.positions = SinusoidalPositions(
+                num_positions=positions.max_position_embeddings + positions.offset, size=size
+            )
+        self.segments = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
+        self.tasks = nn.Embedding(config.task_vocab_size, size) if config.task_vocab_size else None
+        self.norm = nn.LayerNorm(size, eps=eps, bias=norm_bias) if config.norm else None
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(size, hidden_size) if config.size is not None else None
+
+    def forward(self, batch: Packed, positions: Tensor) -> Tensor:
+        """positions (T,) -> (T, H)"""
+        x = self.tokens(batch.input_ids)  # (T, E)
+        if self.scale != 1.0:
+            x = x * self.scale
+        if self.segments is not None:  # a batch without segments is all segment 0
+            x = x + (self.segments.weight[0] if batch.segments is None else self.segments(batch.segments))
+        if self.positions is not None:
+            x = x + self.positions(positions + self.offset if self.offset else positions)
+        if self.tasks is not None:
+            x = x + (self.tasks.weight[0] if batch.tasks is None else self.tasks(batch.tasks))
+        if self.norm is not None:
+            x = self.norm(x)
+        x = self.dropout(x)
+        return x if self.project is None else self.project(x)  # (T, H)
+
+
+class Transformer(nn.Module):
+    """Embeddings and L blocks (ALBERT: fewer blocks, used more than once)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        layer, positions = config.layer, config.positions
+        self.head_size = layer.hidden_size // layer.num_attention_heads
+        self.embeddings = Embeddings(
+            config.embeddings,
+            positions,
+            size=config.embedding_size,
+            hidden_size=layer.hidden_size,
+            eps=layer.norm_eps,
+            norm_bias=layer.norm_bias,
+            dropout=layer.hidden_dropout_prob,
+        )
+        self.buckets: RelativeBuckets | None = None
+        if positions.relative == "buckets":
+            self.buckets = RelativeBuckets(
+                num_buckets=positions.num_buckets,
+                max_distance=positions.max_distance,
+                num_heads=layer.num_attention_heads,
+                bidirectional=not config.causal,
+            )
+
+        def relative_keys() -> RelativeKeys | None:
+            if positions.relative not in ("keys", "keys_queries"):
+                return None
+            return RelativeKeys(
+                max_positions=positions.max_position_embeddings,
+                head_size=self.head_size,
+                with_keys=positions.relative == "keys_queries",
+            )
+
+        num_blocks = (
+            config.num_hidden_layers if config.num_groups is None else config.num_groups * config.layers_per_group
+        )
+        self.blocks = nn.ModuleList(
+            Block(
+                hidden_size=layer.hidden_size,
+                num_heads=layer.num_attention_heads,
+                intermediate_size=layer.intermediate_size,
+                activation=layer.hidden_act,
+                gated=layer.gated,
+                pre_norm=layer.pre_norm,
+                skip_first_norm=config.skip_first_norm and index == 0,
+                eps=layer.norm_eps,
+                bias=layer.bias,
+                norm_bias=layer.norm_bias,
+                dropout=layer.hidden_dropout_prob,
+                attention_dropout=layer.attention_dropout_prob,
+                cross=config.cross_attention,
+                relative_keys=relative_keys,
+            )
+            for index in range(num_blocks)
+        )
+        self.final_norm = (
+            nn.LayerNorm(layer.hidden_size, eps=layer.norm_eps, bias=layer.norm_bias) if config.final_norm else None
+        )
+        self.apply(self._initialise)
+        if self.buckets is not None:
+            nn.init.normal_(self.buckets.weight, std=config.initializer_range)
+
+    def _initialise(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, RelativeKeys):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+
+    def blocks_of(self, layer: int) -> list[int]:
+        """Which blocks make layer `layer` (1 … L) out of the one below it."""
+        config = self.config
+        if config.num_groups is None:
+            return [layer - 1]
+        group = (layer - 1) * config.num_groups // config.num_hidden_layers
+        first = group * config.layers_per_group
+        return list(range(first, first + config.layers_per_group))
+
+    def forward(
+        self,
+        batch: Packed,
+        *,
+        layers: Sequence[int] | None = None,
+        rows: Rows | None = None,
+        memory: Memory | None = None,
+        cache: KeyValueCache | None = None,
+        attentions: bool = False,
+    ) -> Hidden:
+        """Return the wanted `layers` (default: the last), at `rows` only where they are given."""
+        device = batch.input_ids.device
+        wanted = sorted(set(layers)) if layers is not None else [self.config.num_hidden_layers]
+        top = wanted[-1]
+        positions = batch.positions
+        if cache is not None:
+            positions = cache.begin(batch.layout, device)
+        places = positions if positions is not None else batch.layout.positions(device)
+        if rows is not None:
+            rows = rows.to(device)
+
+        hidden = Hidden({})
+        x = self.embeddings(batch, places)  # (T, H)
+        sights = _Sights(self, batch.layout, positions, places, cache)
+        if 0 in wanted:
+            hidden.layers[0] = x if rows is None else x[rows.index]
+        memory_plan: Plan | None = None
+        for layer in range(1, top + 1):
+            is_top = layer == top
+            asked = rows if is_top else None
+            weights: list[Tensor] | None = [] if attentions else None
+            cross_weights: list[Tensor] | None = [] if attentions else None
+            if memory is not None and (memory_plan is None or asked is not None):
+                memory_plan = make_plan((asked or batch).layout, memory.layout, device=device)
+            path = self.blocks_of(layer)
+            for index in path:
+                x = self.blocks[index](
+                    x,
+                    sights.of(layer - 1, asked if index == path[-1] else None),
+                    rows=asked if index == path[-1] else None,
+                    memory=None if memory is None else memory.hidden,
+                    memory_plan=memory_plan,
+                    cache=None if cache is None else cache.layers[layer - 1],
+                    cross_cache=None if cache is None else cache.cross_layers[layer - 1],
+                    weights=weights,
+                    cross_weights=cross_weights,
+                )
+            if attentions:
+                hidden.attentions.append(weights or [])
+                hidden.cross_attentions.append(cross_weights or [])
+            if layer in wanted:
+                kept = x
+                if layer == self.config.num_hidden_layers and self.final_norm is not None:
+                    kept = self.final_norm(x)
+                hidden.layers[layer] = kept if rows is None or is_top else kept[rows.index]
+        if cache is not None:
+            cache.end(batch.layout)
+        return hidden
+
+
+class _Sights:
+    """What each layer's self-attention sees, made once per pass: global and local, for all tokens or some rows."""
+
+    def __init__(
+        self,
+        stack: Transformer,
+        layout: Layout,
+        positions: Tensor | None,
+        places: Tensor,
+        cache: KeyValueCache | None,
+    ) -> None:
+        self.stack = stack
+        self.layout = layout
+        self.positions = positions  # None where they are the default, which lets spans share one mask
+        self.places = places  # (T,)
+        self.cache = cache
+        self.made: dict[tuple[bool, bool], Sight] = {}
+
+    def of(self, index: int, rows: Rows | None) -> Sight:
+        """The sight of the block that makes layer `index + 1`."""
+        key = (self.stack.config.is_local(index), rows is not None)
+        if key not in self.made:
+            self.made[key] = self._make(key[0], rows)
+        return self.made[key]
+
+    def _make(self, local: bool, rows: Rows | None) -> Sight:
+        config, device = self.stack.config, self.places.device
+        query_positions, key_positions = self.positions, self.positions
+        keys = self.layout
+        if self.cache is not None:
+            keys = self.cache.key_layout(self.layout)
+            if not self.cache.first_step:
+                key_positions = keys.positions(device)
+            elif rows is None:
+                query_positions = key_positions = None  # prompts start at 0
+        query_places = self.places if rows is None else self.places[rows.index]
+        if rows is not None:
+            query_positions = query_places
+            key_positions = self.places if key_positions is None else key_positions
+        query_angles = key_angles = None
+        if config.positions.relative == "rotary":
+            theta = config.positions.theta
+            if local and config.positions.local_theta is not None:
+                theta = config.positions.local_theta
+            key_angles = rotary_angles(self.places, head_size=self.stack.head_size, theta=theta)
+            query_angles = key_angles
+            if rows is not None:
+                query_angles = (key_angles[0][rows.index], key_angles[1][rows.index])
+        plan = make_plan(
+            self.layout if rows is None else rows.layout,
+            keys,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            causal=config.causal,
+            window=config.local_window if local else None,
+            buckets=self.stack.buckets,
+            with_distances=config.positions.relative in ("keys", "keys_queries"),
+            device=device,
+        )
+        return Sight(plan, query_angles, key_angles)

@@ -1,0 +1,1 @@
+"""Building blocks: flat keyword arguments, packed batches, no configuration objects."""
