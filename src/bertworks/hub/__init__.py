@@ -1,0 +1,90 @@
+"""The door to models on disk and on the Hugging Face Hub: foreign spellings are known here and nowhere else.
+
+resolve      alias, directory or Hub id -> directory
+checkpoint   directory <-> model                         (families: whose names and entries mean what)
+sentence     pooling, normalisation and window of an embedding model
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from bertworks.atomic import replacing
+from bertworks.hub.checkpoint import LoadReport, load_model, load_report, save_model
+from bertworks.hub.files import model_directory, writing
+from bertworks.hub.resolve import resolve
+from bertworks.hub.sentence import SentenceSettings, read_settings, write_settings
+from bertworks.models.model import Model
+from bertworks.text.tokenizer import Tokenizer
+
+__all__ = [
+    "LoadReport",
+    "Loaded",
+    "SentenceSettings",
+    "load",
+    "load_model",
+    "load_report",
+    "resolve",
+    "save",
+    "save_model",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A model directory, opened."""
+
+    model: Model
+    tokenizer: Tokenizer
+    directory: Path
+    settings: SentenceSettings | None
+    """Pooling and normalisation, where the directory is an embedding model."""
+    window: int
+    """The longest sequence the model takes at once, special tokens included."""
+
+
+def load(name: str | os.PathLike[str], revision: str | None = None) -> Loaded:
+    """Open an alias (`minilm`), a model directory or a Hub id."""
+    directory = model_directory(resolve(name, revision))
+    settings = read_settings(directory)
+    body = directory / settings.folder if settings is not None else directory
+    model = load_model(body)
+    tokenizer = Tokenizer.from_directory(body)
+    window = _window(model, settings)
+    return Loaded(model=model, tokenizer=tokenizer, directory=directory, settings=settings, window=window)
+
+
+def save(
+    model: Model,
+    tokenizer: Tokenizer,
+    directory: str | os.PathLike[str],
+    *,
+    settings: SentenceSettings | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Write a Hugging Face directory; with `settings`, one that `sentence-transformers` opens as well.
+
+    The weights are written in `dtype`, or as they are.
+    """
+    path = Path(directory)
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path, prefix=".tokenizer-") as made:
+            tokenizer.save(made, model_max_length=_window(model, settings))
+            for file in sorted(Path(made).iterdir()):
+                with replacing(path / file.name) as temporary:
+                    file.rename(temporary)
+    if settings is not None:
+        write_settings(path, settings, model.hidden_size)
+    save_model(model, path, dtype=dtype)  # last, because config.json is what makes a directory a model
+
+
+def _window(model: Model, settings: SentenceSettings | None) -> int:
+    """What the embedding model was made for, but never more than there are positions."""
+    asked = settings.max_seq_length if settings is not None else None
+    return model.num_positions if asked is None else min(asked, model.num_positions)

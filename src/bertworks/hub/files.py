@@ -1,0 +1,79 @@
+"""The small files of a model directory: JSON in and out, and a sentence for each way in which they can be wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertworks.atomic import write_text
+from bertworks.errors import CheckpointError, OutputError
+
+
+def model_directory(directory: str | Path) -> Path:
+    """`directory` as a path to a directory that has something in it."""
+    path = Path(directory)
+    if path.is_file():
+        raise CheckpointError(f"{path} is a file; give the directory that holds config.json and the weights")
+    if not path.is_dir():
+        raise CheckpointError(f"the model directory {path} does not exist")
+    with reading(path):
+        if not any(path.iterdir()):
+            raise CheckpointError(f"the model directory {path} is empty; it needs config.json and the weights")
+    return path
+
+
+def listing(directory: Path, limit: int = 8) -> str:
+    """The names in a directory, for an error: `a, b, c and 5 more`."""
+    return first_few(sorted(path.name for path in directory.iterdir()), limit)
+
+
+def first_few(names: list[str] | tuple[str, ...], limit: int = 5) -> str:
+    """`a, b, c and 7 more`"""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file."""
+    with reading(path):
+        data = path.read_bytes()
+    try:
+        return json.loads(data)  # bytes: json finds out about UTF-8, and a byte order mark is legal
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} is not valid JSON: {error}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that must be an object."""
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path} must hold a JSON object {{…}}, not a {type(data).__name__}")
+    return data
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write a JSON file atomically, making its directory."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to read `path` into a `CheckpointError`."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write `path` into an `OutputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
