@@ -1,0 +1,133 @@
+"""What the user sees: results on standard output; progress, notes and errors on standard error.
+
+On a terminal progress is a bar (rich); elsewhere it is a plain line every few seconds, so that a log file stays
+readable.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import rich.progress
+
+PLAIN_INTERVAL_SECONDS = 5.0
+
+
+def print_result(text: str) -> None:
+    """Print a result for people, on standard output."""
+    typer.echo(text)
+
+
+def print_json(value: Any) -> None:
+    """Print a result for machines: one JSON value on one line of standard output."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_note(text: str, *, quiet: bool = False) -> None:
+    """Say something beside the result, on standard error."""
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+def print_error(sentence: str) -> None:
+    """Print `error: sentence` on standard error, as plain text: brackets in a path are not markup."""
+    typer.secho("error:", fg="red", bold=True, err=True, nl=False)
+    typer.echo(f" {sentence}", err=True)
+
+
+def duration(seconds: float) -> str:
+    """A time in words: `4.2 s`, `3 min 05 s`, `2 h 40 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class Progress:
+    """Progress over chunks of an input whose number of rows is not known beforehand, but whose size mostly is.
+
+    The rate counts the rows of this run; the time left supposes that the rest of the bytes hold rows like those so far.
+    """
+
+    def __init__(self, label: str, total_bytes: int | None, *, finished_rows: int = 0, quiet: bool = False) -> None:
+        self.label = label
+        self.total_bytes = total_bytes
+        self._rows = self._first_row = finished_rows
+        self._chunk_rows = 0
+        self._bytes_read: int | None = None
+        self._quiet = quiet
+        self._started = self._printed = time.monotonic()
+        self._bar: rich.progress.Progress | None = None
+
+    def __enter__(self) -> Progress:
+        self._started = self._printed = time.monotonic()
+        if not self._quiet and sys.stderr.isatty():
+            self._bar = _bar()
+            self._bar.add_task(self.label, total=self.total_bytes, detail="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin_chunk(self, rows: int, bytes_read: int | None) -> None:
+        """The next `rows` have been read, the last of them at `bytes_read`."""
+        self._chunk_rows, self._bytes_read = rows, bytes_read
+
+    def within_chunk(self, done: int, total: int) -> None:
+        """`done` of `total` steps of the current chunk are finished."""
+        self._show(self._rows + self._chunk_rows * done // max(total, 1))
+
+    def end_chunk(self) -> None:
+        """All rows of the current chunk are finished."""
+        self._show(self._rows + self._chunk_rows)
+        self._rows += self._chunk_rows
+        self._chunk_rows = 0
+
+    def _show(self, rows: int) -> None:
+        if self._bar is None and (self._quiet or time.monotonic() - self._printed < PLAIN_INTERVAL_SECONDS):
+            return
+        position = None
+        if self._bytes_read is not None:  # the chunk was read whole, but only some of its rows are finished
+            position = self._bytes_read * rows // max(self._rows + self._chunk_rows, 1)
+        detail = self._detail(rows, position)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=position or 0, detail=detail)
+        else:
+            self._printed = time.monotonic()
+            print_note(f"{self.label}: {detail}")
+
+    def _detail(self, rows: int, position: int | None) -> str:
+        rate = (rows - self._first_row) / max(time.monotonic() - self._started, 1e-9)
+        parts = [f"{rows:,} rows", f"{rate:,.0f} rows/s"]
+        if self.total_bytes and position and rate > 0:
+            share = min(position / self.total_bytes, 1.0)
+            parts += [f"{share:.0%}", f"{duration(rows * (1 - share) / share / rate)} left"]
+        return ", ".join(parts)
+
+
+def _bar() -> rich.progress.Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[detail]}", markup=False),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

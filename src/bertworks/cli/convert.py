@@ -1,0 +1,56 @@
+"""`bertworks convert`: read a model of any known spelling and write it as a clean model directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertworks.cli.common import JsonOption
+from bertworks.cli.console import print_json, print_result
+from bertworks.errors import OutputError, choice
+
+
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="The model to read: an alias, a model directory or a Hub id.")
+    ],
+    destination: Annotated[Path, typer.Argument(metavar="DESTINATION", help="The directory to write.")],
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Precision of the weights: float32, float16 or bfloat16.", metavar="TYPE")
+    ] = "float32",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a directory that is not empty.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Read the model SOURCE and write it to DESTINATION as safetensors, with today's names, its tokenizer beside it.
+
+    \b
+    Examples:
+      bertworks convert ./old-bert-with-bin ./bert
+      bertworks convert minilm ./minilm
+      bertworks convert minilm ./minilm-half --dtype float16
+    """
+    choice(dtype, ("float32", "float16", "bfloat16"), "--dtype")
+    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())) and not overwrite:
+        raise OutputError(f"{destination} exists already; choose another name or add --overwrite")
+    import torch
+
+    from bertworks import hub
+
+    loaded = hub.load(source)
+    hub.save(loaded.model, loaded.tokenizer, destination, settings=loaded.settings, dtype=getattr(torch, dtype))
+    parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
+    size = (destination / "model.safetensors").stat().st_size
+    if json:
+        print_json(
+            {
+                "source": source,
+                "destination": str(destination),
+                "family": loaded.model.config.family,
+                "parameters": parameters,
+                "bytes": size,
+            }
+        )
+        return
+    print_result(f"wrote {destination}: {loaded.model.config.family}, {parameters:,} parameters, {size / 1e6:.1f} MB")

@@ -1,0 +1,216 @@
+"""`bertworks embed`: vectors for every text of a file, streamed, and safe to stop at any moment."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from bertworks.cli.common import (
+    DEFAULT_DEVICE,
+    DEFAULT_MODEL,
+    DeviceOption,
+    JsonOption,
+    ModelOption,
+    QuietOption,
+    SeedOption,
+    StoppedError,
+    ThreadsOption,
+    prepare,
+)
+from bertworks.cli.console import Progress, duration, print_json, print_note, print_result
+from bertworks.errors import DataError, UsageError, choice
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bertworks.data.outputs import ResumableOutput
+    from bertworks.data.writers import Kind, Rows
+
+# What an option asks for, and so what a row of the output holds.
+POOLINGS: dict[str, Kind] = {"mean": "vector", "cls": "vector", "max": "vector", "none": "tokens", "words": "words"}
+PRECISIONS = ("fp32", "int8")
+PIECE_CHUNK_CHARACTERS = 32_768  # a vector per token takes far more room than one per text, so those chunks are shorter
+
+
+def embed(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Texts: .txt (one per line), .csv, .tsv, .jsonl, .parquet; also .gz, .xz; or -."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: a .npy, .parquet or .jsonl file.")],
+    text_column: Annotated[
+        str | None, typer.Option("--text-column", help="The column with the texts; found by itself where it is plain.")
+    ] = None,
+    model: ModelOption = DEFAULT_MODEL,
+    layers: Annotated[
+        str,
+        typer.Option(
+            help="last, first, second-to-last, sum-last-4, concat-last-4, sum-all, or a number (0: the embeddings)."
+        ),
+    ] = "last",
+    pooling: Annotated[
+        str | None,
+        typer.Option(
+            help="mean, cls, max: a vector per text; none: one per token; words: one per word.",
+            show_default="the model's own, else mean",
+        ),
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option("--normalize/--no-normalize", help="Scale to length 1.", show_default="the model's own"),
+    ] = None,
+    precision: Annotated[str, typer.Option(help="fp32 or int8.")] = "fp32",
+    batch_tokens: Annotated[
+        int, typer.Option("--batch-tokens", help="How many tokens to compute at once.", min=1, metavar="N")
+    ] = 2048,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
+    encoding: Annotated[str, typer.Option(help="The encoding of the text, for instance latin-1.")] = "utf-8",
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", help="txt, csv, tsv, jsonl or parquet, where the file's name does not say it."),
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="A csv or tsv has no header row; its columns are then called 1, 2, 3.")
+    ] = False,
+    device: DeviceOption = DEFAULT_DEVICE,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Turn every text of FILE into vectors.
+
+    The file is streamed, so it may be larger than memory. Stopped in the
+    middle, the same command continues where it was; the output appears under
+    its name only when it is whole. A text longer than the model's window is
+    embedded over several windows.
+
+    \b
+    Examples:
+      bertworks embed reviews.csv --text-column review -o reviews.npy
+      bertworks embed lines.txt.gz -o words.parquet --pooling words
+      cat lines.txt | bertworks embed - -o lines.jsonl --layers sum-last-4
+    """
+    from bertworks.data.outputs import ResumableOutput
+    from bertworks.data.readers import CHUNK_CHARACTERS, TextReader
+
+    kind = "vector" if pooling is None else POOLINGS[choice(pooling, POOLINGS, "pooling")]
+    choice(precision, PRECISIONS, "precision")
+    if normalize and kind != "vector":
+        raise UsageError(f"--normalize is for one vector per text; leave it out with --pooling {pooling}")
+    with TextReader(
+        file, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header
+    ) as reader:
+        settings = {
+            **reader.identity(),
+            "model": _model_identity(model),
+            "layers": layers,
+            "pooling": pooling,
+            "normalize": normalize,
+            "precision": precision,
+        }
+        with ResumableOutput(output, kind, settings, overwrite=overwrite, resumable=reader.repeatable) as result:
+            if result.resumed_rows:
+                print_note(f"continuing after the {result.resumed_rows:,} rows of an earlier run", quiet=quiet)
+            try:
+                characters = CHUNK_CHARACTERS if kind == "vector" else PIECE_CHUNK_CHARACTERS
+                chunks = reader.chunks(characters=characters, skip=result.rows)
+                first = next(chunks, None)  # before the model is loaded, so that a bad file is told at once
+                if first is None and not result.rows:
+                    raise DataError("holds no texts", path=reader.name)
+                prepare(seed=seed, threads=threads)
+                embedder = _Embedder(model, device, precision, batch_tokens, layers, pooling, normalize)
+                started = time.monotonic()
+                with Progress("embedding", reader.total_bytes, finished_rows=result.rows, quiet=quiet) as progress:
+                    for texts in itertools.chain([first] if first else [], chunks):
+                        progress.begin_chunk(len(texts), reader.bytes_read)
+                        rows, windowed = embedder.rows(result.rows, texts, progress)
+                        result.append(rows, {"windowed": windowed})
+                        progress.end_chunk()
+                result.finish()
+            except KeyboardInterrupt:
+                raise StoppedError(result.kept()) from None
+        _report(result, time.monotonic() - started, json=json, quiet=quiet)
+
+
+class _Embedder:
+    """The loaded model and what is asked of it."""
+
+    def __init__(
+        self,
+        model: str,
+        device: str,
+        precision: str,
+        batch_tokens: int,
+        layers: str,
+        pooling: str | None,
+        normalize: bool | None,
+    ) -> None:
+        import bertworks
+
+        self.model = bertworks.load(model, device=device, precision=precision, batch_tokens=batch_tokens)
+        self.layers, self.pooling, self.normalize = layers, pooling, normalize
+
+    def rows(self, start: int, texts: list[str], progress: Progress) -> tuple[Rows, int]:
+        """The results for `texts`, numbered from `start`, and how many of them were longer than the window."""
+        from bertworks.data.writers import Rows
+        from bertworks.infer.embed import EmbedReport
+
+        report = EmbedReport()
+        if self.pooling in ("none", "words"):
+            per_piece = self.model.embed_words if self.pooling == "words" else self.model.embed_tokens
+            rows = Rows(start=start, texts=texts, pieces=per_piece(texts, layers=self.layers, report=report))
+        else:
+            vectors = self.model.embed(
+                texts,
+                layers=self.layers,
+                pooling=self.pooling,
+                normalize=self.normalize,
+                report=report,
+                progress=progress.within_chunk,
+            )  # (rows, width)
+            rows = Rows(start=start, texts=texts, vectors=cast("np.ndarray", vectors))
+        return rows, report.windowed
+
+
+def _model_identity(model: str) -> str | list[Any]:
+    """A name, or a directory with the size and time of its files: a retrained model must not continue an old run."""
+    directory = Path(model)
+    if not directory.is_dir():
+        return model
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    newest = max((path.stat().st_mtime_ns for path in files), default=0)
+    return [str(directory.absolute()), sum(path.stat().st_size for path in files), newest]
+
+
+def _report(result: ResumableOutput, seconds: float, *, json: bool, quiet: bool) -> None:
+    windowed = sum(notes["windowed"] for notes in result.notes)
+    if json:
+        print_json(
+            {
+                "output": str(result.path),
+                "rows": result.rows,
+                "width": result.width,
+                "windowed": windowed,
+                "seconds": round(seconds, 3),
+                "resumed_rows": result.resumed_rows,
+            }
+        )
+    elif not quiet:
+        rate = (result.rows - result.resumed_rows) / max(seconds, 1e-9)
+        print_result(
+            f"{result.path}: {result.rows:,} rows of width {result.width} in {duration(seconds)} ({rate:,.0f} rows/s)"
+        )
+        if windowed:
+            which = (
+                "text was longer than the model's window and was"
+                if windowed == 1
+                else "texts were longer than the model's window and were"
+            )
+            print_result(f"{windowed:,} {which} embedded over several windows")

@@ -1,0 +1,96 @@
+"""`bertworks`: the table of commands, and the one place where an error becomes a sentence and an exit code.
+
+Exit codes: 0 done; 2 the input or an option was wrong (one sentence on standard error, never a traceback); 130
+stopped by the user. Anything else is a fault of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import bertworks
+from bertworks.cli import convert, demo, embed, fill, info
+from bertworks.cli.common import StoppedError
+from bertworks.cli.console import print_error, print_note
+from bertworks.errors import BertworksError
+
+# The class of all usage errors (unknown option, missing argument), whether typer brings its own parser or builds on
+# click.
+OptionError: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="bertworks",
+    help="The classic encoder workflow: tokenize, pretrain, fine-tune, embed, look inside, serve.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("embed")(embed.embed)
+app.command("fill")(fill.fill)
+app.command("info")(info.info)
+app.command("convert")(convert.convert)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bertworks {bertworks.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _commands(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return the exit code."""
+    try:
+        code = typer.main.get_command(app).main(args=list(arguments), prog_name="bertworks", standalone_mode=False)
+        sys.stdout.flush()  # here, so that a closed pipe is noticed where it is handled
+        if code == 130:
+            print_note("stopped")
+        return code if isinstance(code, int) else 0
+    except BertworksError as error:
+        print_error(str(error))
+        return 2
+    except OptionError as error:
+        print_error(_sentence(error))
+        return 2
+    except StoppedError as error:
+        print_note(f"stopped: {error}")
+        return 130
+    except (KeyboardInterrupt, typer.Abort):
+        print_note("stopped")
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`). Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _sentence(error: Exception) -> str:
+    """The parser's message in our form, with where to read more."""
+    message = error.format_message().strip().rstrip(".")  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "bertworks"
+    return f"{message[:1].lower()}{message[1:]} (see {command} --help)"
+
+
+def run() -> None:
+    """The entry point of the installed command."""
+    sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,152 @@
+"""Texts out of a file: the column of a table that is asked for or is plainly the text, in chunks, in constant memory.
+
+A chunk ends at a number of texts or of characters, whichever comes first. So its size in memory and the work in it
+are bounded, and where it ends depends on the data alone: a run that was stopped and continued sees the same chunks as
+one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bertworks.data.source import Source
+from bertworks.data.tables import TEXT_COLUMN, SeparatedValues, Table, open_table
+from bertworks.errors import DataError
+
+CHUNK_ROWS = 4096
+CHUNK_CHARACTERS = 262_144
+USUAL_COLUMNS = (TEXT_COLUMN, "sentence")  # what a text column is mostly called, in this order
+
+
+class TextReader:
+    """The texts of one file.
+
+    `path` is a file or `-`; `text_column` is needed only where a table has several columns of text and none is called
+    text or sentence; `file_format` is needed only where the extension does not say it; `header=False` numbers the
+    columns of a csv or tsv from 1.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        text_column: str | None = None,
+        encoding: str = "utf-8",
+        file_format: str | None = None,
+        header: bool = True,
+    ) -> None:
+        self._source = Source(path, encoding)
+        try:
+            self._table = open_table(self._source, file_format, header)
+            self.text_column = text_column if text_column is not None else _find_text_column(self._table, self.name)
+        except BaseException:
+            self._source.close()
+            raise
+        self._identity = {
+            "input": str(path) if self._source.path is None else str(self._source.path.absolute()),
+            "input size": self._source.total_bytes,
+            "input modified": self._source.modified_ns,
+            "text column": self.text_column,
+            "encoding": self._source.encoding,
+            "format": file_format,
+            "header": header,
+        }
+
+    @property
+    def name(self) -> str:
+        """What messages call the input."""
+        return self._source.name
+
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of the input as stored (compressed, where it is); None for standard input."""
+        return self._source.total_bytes
+
+    @property
+    def bytes_read(self) -> int | None:
+        """How far the input has been read, on the scale of `total_bytes`; None for standard input."""
+        return self._source.bytes_read
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a later run can read the same texts again: not from a pipe."""
+        return self._source.repeatable
+
+    def identity(self) -> dict[str, Any]:
+        """What tells whether a later run reads the same texts: path, size, time of change, column, encoding."""
+        return dict(self._identity)
+
+    def chunks(
+        self, *, rows: int = CHUNK_ROWS, characters: int = CHUNK_CHARACTERS, skip: int = 0
+    ) -> Iterator[list[str]]:
+        """Yield lists of at most `rows` texts and (unless one text alone has more) `characters` characters."""
+        chunk: list[str] = []
+        size = 0
+        for text in self.texts(skip=skip):
+            if chunk and (len(chunk) == rows or size + len(text) > characters):
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(text)
+            size += len(text)
+        if chunk:
+            yield chunk
+
+    def texts(self, *, skip: int = 0) -> Iterator[str]:
+        """Yield the texts from number `skip` on."""
+        for place, record in self._table.records([self.text_column], skip=skip):
+            text = record[self.text_column]
+            if not isinstance(text, str):
+                kind = "null" if text is None else f"{text!r:.40}"
+                message = f"the column {self.text_column!r} holds {kind}, not a text"
+                raise DataError(message, path=self.name, line=place)
+            if not text.isascii() and not _is_encodable(text):
+                # JSON can spell half of a surrogate pair (a text that was cut inside an emoji); no tokenizer can read
+                # it.
+                message = f"the column {self.text_column!r} holds half of a surrogate pair, which is not valid Unicode"
+                raise DataError(message, path=self.name, line=place)
+            yield text
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def __enter__(self) -> TextReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _find_text_column(table: Table, path: str) -> str:
+    columns = table.columns()
+    for name in USUAL_COLUMNS:
+        if name in columns:
+            return name
+    if not columns:
+        return TEXT_COLUMN  # no rows: nothing will be asked of it
+    of_text = [name for name, holds_text in columns.items() if holds_text]
+    if len(columns) == 1:
+        return next(iter(columns))
+    if len(of_text) == 1:
+        return of_text[0]
+    found = "no column holds text" if not of_text else f"{len(of_text)} columns hold text"
+    hint = (
+        "; if the file has no header row, use --no-header"
+        if isinstance(table, SeparatedValues) and table.has_header
+        else ""
+    )
+    message = f"{found}; choose one with --text-column, from: {', '.join(f'{name:.40}' for name in columns)}{hint}"
+    raise DataError(message, path=path)
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

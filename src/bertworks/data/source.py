@@ -1,0 +1,142 @@
+"""A stream of decoded lines with their numbers, from a plain or compressed file or from standard input.
+
+Memory is constant in the size of the file (a line is the unit), a position in bytes is known for progress, and
+whatever is wrong with the bytes (damaged compression, another encoding, a binary file) is a `DataError` with file and
+line. Lines end at a line feed and only there: Unicode has other separators, which are ordinary characters inside a
+text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from bertworks.errors import DataError, UsageError
+
+STANDARD_INPUT = "-"
+
+# How a compressed file is opened, by the last extension; the extension before it says what is inside.
+COMPRESSIONS: dict[str, Callable[[IO[bytes]], Any]] = {
+    ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
+    ".xz": lzma.LZMAFile,
+}
+
+
+class Source:
+    """One input, opened. `name` is what messages call it; `path` is None for standard input."""
+
+    def __init__(self, path: str | Path, encoding: str = "utf-8") -> None:
+        self.encoding = checked_encoding(encoding)
+        self.compression = Path(path).suffix.lower() if Path(path).suffix.lower() in COMPRESSIONS else ""
+        self.modified_ns: int | None = None
+        self.total_bytes: int | None = None  # as stored, so compressed where the file is; None where it cannot be known
+        self._position: int | None = None
+        if str(path) == STANDARD_INPUT:
+            self.path, self.name = None, "standard input"
+            self._raw: IO[bytes] = sys.stdin.buffer
+        else:
+            self.path, self.name = Path(path), str(path)
+            self._raw = _opened(self.path)
+            status = os.fstat(self._raw.fileno())
+            if stat.S_ISREG(status.st_mode):  # a named pipe has no size and cannot be read a second time
+                self.total_bytes, self.modified_ns = status.st_size, status.st_mtime_ns
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same bytes can be read again later: a file, not a pipe."""
+        return self.total_bytes is not None
+
+    @property
+    def extension(self) -> str:
+        """The extension that says the format, in lower case: `.csv` for `reviews.CSV.gz`; empty for standard input."""
+        if self.path is None:
+            return ""
+        return (self.path.with_suffix("") if self.compression else self.path).suffix.lower()
+
+    @property
+    def bytes_read(self) -> int | None:
+        """How far the input has been read, on the scale of `total_bytes`; None for standard input."""
+        if self._position is not None:
+            return self._position
+        return self._raw.tell() if self.repeatable and not self._raw.closed else self.total_bytes
+
+    @bytes_read.setter
+    def bytes_read(self, position: int) -> None:
+        """For formats that read the file themselves."""
+        self._position = position
+
+    def lines(self, skip: int = 0) -> Iterator[tuple[int, str]]:
+        """Yield (line number from 1, line with its line end); the first `skip` lines are passed over undecoded."""
+        for number, raw in enumerate(self._raw_lines(), start=1):
+            if number > skip:
+                yield number, self._decoded(raw, number)
+
+    def _raw_lines(self) -> Iterator[bytes]:
+        stream = COMPRESSIONS[self.compression](self._raw) if self.compression else self._raw
+        number = 0
+        try:
+            for number, raw in enumerate(stream, start=1):  # the number is for the errors below
+                if number == 1:
+                    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and self.encoding == "utf-8":
+                        raise DataError("looks like UTF-16; convert it to UTF-8 first", path=self.name, line=1)
+                    raw = raw.removeprefix(codecs.BOM_UTF8) if self.encoding == "utf-8" else raw
+                yield raw
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            message = f"the compressed file is damaged or cut off ({error}); fetch or write it again"
+            raise DataError(message, path=self.name, line=number + 1) from error
+        except OSError as error:
+            raise DataError(f"cannot be read on: {error.strerror or error}", path=self.name, line=number + 1) from error
+
+    def _decoded(self, raw: bytes, number: int) -> str:
+        if b"\0" in raw:
+            message = f"has a NUL byte at column {raw.index(0) + 1}: this is not a text file"
+            raise DataError(message, path=self.name, line=number)
+        try:
+            return raw.decode(self.encoding)
+        except UnicodeDecodeError as error:
+            byte, column = raw[error.start], error.start + 1
+            message = (
+                f"is not valid {self.encoding} (0x{byte:02x} at byte {column} of the line); "
+                "if the file has another encoding, name it, for instance --encoding latin-1"
+            )
+            raise DataError(message, path=self.name, line=number) from error
+
+    def close(self) -> None:
+        """Close the file; standard input is not ours to close."""
+        if self.path is not None:
+            self._raw.close()
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if path.is_dir():
+        raise DataError("is a directory; give a file", path=path)
+    try:
+        return cast(IO[bytes], path.open("rb"))
+    except FileNotFoundError:
+        raise DataError("no such file", path=path) from None
+    except OSError as error:
+        raise DataError(f"cannot be opened: {error.strerror or error}", path=path) from error
+
+
+def checked_encoding(name: str) -> str:
+    """The codec's plain name, or a `UsageError` where Python has none or where its lines do not end in one byte."""
+    try:
+        codec = codecs.lookup(name).name.removesuffix("-sig")
+        line_end = "\n".encode(codec)
+    except (LookupError, TypeError):
+        raise UsageError(
+            f"unknown encoding {name!r}; common ones: utf-8, latin-1, cp1252, gb18030, shift_jis"
+        ) from None
+    if line_end != b"\n":
+        raise UsageError(
+            f"encoding {name!r} is not supported, its line ends are not single bytes; convert the file to utf-8 first"
+        )
+    return codec

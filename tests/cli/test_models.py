@@ -1,0 +1,125 @@
+"""`info`, `convert` and `fill` as a user types them."""
+
+import json
+import shutil
+
+import pytest
+from safetensors.torch import load_file
+
+from bertworks.cli.main import main
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_info(run, minilm_directory):
+    code, out, _ = run("info", "minilm", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert (facts["family"], facts["layers"], facts["hidden_size"], facts["vocabulary"]) == ("bert", 6, 384, 30522)
+    assert facts["parameters"] == 22_713_216
+    assert facts["embeddings"] == {"pooling": "mean", "normalize": True, "window": 256}
+    assert facts["problem"] is None
+    code, out, _ = run("info", "minilm")
+    assert code == 0
+    assert "22,713,216" in out
+
+
+def test_convert_round_trip(run, minilm_directory, tmp_path):
+    code, out, _ = run("convert", "minilm", tmp_path / "half", "--dtype", "float16", "--json")
+    assert code == 0
+    assert json.loads(out)["bytes"] < 46e6
+    assert run("convert", tmp_path / "half", tmp_path / "full")[0] == 0
+    mine, theirs = load_file(tmp_path / "full" / "model.safetensors"), load_file(minilm_directory / "model.safetensors")
+    assert set(mine) == set(theirs) - {"embeddings.position_ids"}
+    for name, tensor in mine.items():
+        assert (tensor - theirs[name]).abs().max() <= theirs[name].abs().max() / 1000
+    code, _, err = run("convert", "minilm", tmp_path / "full")
+    assert code == 2
+    assert "exists already; choose another name or add --overwrite" in err
+    assert run("convert", "minilm", tmp_path / "full", "--overwrite")[0] == 0
+
+
+def test_convert_old_bin_to_safetensors(run, weights_minidata, tmp_path):
+    code, _, _ = run("convert", weights_minidata, tmp_path / "albert")
+    assert code == 0
+    assert sorted(path.name for path in (tmp_path / "albert").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "special_tokens_map.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    code, out, _ = run("fill", "北京是中国的首[MASK]。", "--model", tmp_path / "albert", "--json", "--top-k", 2)
+    assert code == 0
+    ((best, second),) = json.loads(out)
+    assert best["token"] == "都"
+    assert set(second) == {"token", "probability"}
+
+
+def test_fill_in_every_way(run, weights_minidata):
+    code, out, _ = run("fill", "北京是中国的首[MASK]。", "--model", weights_minidata)
+    assert code == 0
+    assert "北京是中国的首都。" in out
+    code, out, _ = run("fill", "[MASK]京是中国的首[MASK]。", "--model", weights_minidata, "--joint", "--json")
+    assert code == 0
+    assert set(json.loads(out)[0]) == {"tokens", "probability", "text"}
+    code, out, _ = run("fill", "北京是[MASK]。", "--model", weights_minidata, "--target", "首都", "--target", "狗")
+    assert code == 0
+    assert out.splitlines()[0].split()[1] == "首都"
+
+
+def test_fill_needs_a_model_that_can(run, minilm_directory):
+    code, _, err = run("fill", "Paris is the [MASK] of France.")
+    assert code == 2
+    assert "no masked-LM head; choose one that has" in err
+
+
+@pytest.mark.parametrize("command", ["embed", "info", "convert", "fill"])
+def test_missing_models_get_one_sentence(run, tmp_path, command):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "texts.txt").write_text("a\n", encoding="utf-8")
+    for model in (tmp_path / "absent", tmp_path / "empty"):
+        arguments = {
+            "embed": ["embed", tmp_path / "texts.txt", "-o", tmp_path / "out.npy", "--model", model],
+            "info": ["info", model],
+            "convert": ["convert", model, tmp_path / "out"],
+            "fill": ["fill", "a [MASK]", "--model", model],
+        }[command]
+        code, _, err = run(*arguments)
+        assert code == 2
+        assert str(model) in err
+        assert len(err.strip().splitlines()) == 1
+
+
+def test_damaged_models_get_one_sentence(run, minilm_directory, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(minilm_directory, broken)
+    config = json.loads((broken / "config.json").read_text(encoding="utf-8"))
+
+    def sentence() -> str:
+        code, _, err = run("info", broken)
+        if code == 0:  # `info` shows what it can; using the model is what fails
+            code, _, err = run("fill", "a [MASK]", "--model", broken)
+        assert code == 2
+        assert len(err.strip().splitlines()) == 1
+        return err
+
+    (broken / "config.json").write_text(json.dumps({**config, "model_type": "bertt"}), encoding="utf-8")
+    assert "unknown model_type 'bertt' (did you mean 'bert'?); known: bert, distilbert" in sentence()
+    (broken / "config.json").write_text(json.dumps({**config, "intermediate_size": 1000}), encoding="utf-8")
+    assert "wrong shape" in sentence()
+    (broken / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    weights = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    assert str(broken / "model.safetensors") in sentence()
+    (broken / "model.safetensors").write_bytes(b"\xff" * 1000)
+    assert str(broken / "model.safetensors") in sentence()
