@@ -249,10 +249,10 @@ def test_other_settings_are_not_continued(tmp_path: Path) -> None:
     other = {**SETTINGS, "layers": "first"}
     with pytest.raises(OutputError) as caught:
         ResumableOutput(path, "vector", other)
-    assert "(layers: 'last' there, 'first' now); use --overwrite to drop it" in str(caught.value)
+    assert "(layers: 'last' there, 'first' now); use --restart to drop it" in str(caught.value)
     with ResumableOutput(path, "vector", SETTINGS) as output:
         assert output.rows == 3, "a refused run must not have touched the parts"
-    with ResumableOutput(path, "vector", other, overwrite=True) as output:
+    with ResumableOutput(path, "vector", other, restart=True) as output:
         assert output.rows == 0
         output.append(vector_rows(0, 2))
         output.finish()
@@ -274,18 +274,16 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     with ResumableOutput(tmp_path / "out.npy", "vector", SETTINGS) as output:
         output.append(vector_rows(0, 3))
         with pytest.raises(OutputError, match="another run is writing"):
-            ResumableOutput(tmp_path / "out.npy", "vector", SETTINGS, overwrite=True)
+            ResumableOutput(tmp_path / "out.npy", "vector", SETTINGS, restart=True)
 
 
 # Refusals.
 
 
-def test_an_existing_output_is_replaced_only_on_request(tmp_path: Path) -> None:
+def test_an_existing_output_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
     path = tmp_path / "out.npy"
     path.write_bytes(b"precious")
-    with pytest.raises(OutputError, match="exists already; choose another name, or use --overwrite"):
-        ResumableOutput(path, "vector", SETTINGS)
-    with ResumableOutput(path, "vector", SETTINGS, overwrite=True) as output:
+    with ResumableOutput(path, "vector", SETTINGS) as output:
         output.append(vector_rows(0, 3))
         assert path.read_bytes() == b"precious", "the old file stays until the new one is whole"
         output.finish()
@@ -309,7 +307,7 @@ def test_a_foreign_directory_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out.npy.part").mkdir()
     (tmp_path / "out.npy.part" / "diary.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(OutputError, match="is not an unfinished run"):
-        ResumableOutput(tmp_path / "out.npy", "vector", SETTINGS, overwrite=True)
+        ResumableOutput(tmp_path / "out.npy", "vector", SETTINGS, restart=True)
     assert (tmp_path / "out.npy.part" / "diary.txt").read_text(encoding="utf-8") == "mine"
 
 

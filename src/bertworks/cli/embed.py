@@ -69,7 +69,9 @@ def embed(
     batch_tokens: Annotated[
         int, typer.Option("--batch-tokens", help="How many tokens to compute at once.", min=1, metavar="N")
     ] = 2048,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Drop an unfinished run with other settings, and start again.")
+    ] = False,
     encoding: Annotated[str, typer.Option(help="The encoding of the text, for instance latin-1.")] = "utf-8",
     file_format: Annotated[
         str | None,
@@ -115,7 +117,7 @@ def embed(
             "normalize": normalize,
             "precision": precision,
         }
-        with ResumableOutput(output, kind, settings, overwrite=overwrite, resumable=reader.repeatable) as result:
+        with ResumableOutput(output, kind, settings, restart=restart, resumable=reader.repeatable) as result:
             if result.resumed_rows:
                 print_note(f"continuing after the {result.resumed_rows:,} rows of an earlier run", quiet=quiet)
             try:

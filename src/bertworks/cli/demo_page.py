@@ -1,0 +1,167 @@
+"""The demo's results as one HTML file: no script, nothing fetched, light and dark, narrow and wide screens.
+
+The map is drawn as SVG: the two principal components of the messages' vectors, a mark per message, coloured by its
+label and hollow where the classifier took it for another one. Hover over a mark to read its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import numpy as np
+
+from bertworks.cli.demo_steps import Classes, LongText, ModelFacts, Results, Search, TokenRow, read_sample
+
+MAP_WIDTH, MAP_HEIGHT, MARGIN = 720, 420, 14
+NUM_COLOURS = 6  # --c0 to --c5 in demo.css
+
+
+def page(results: Results) -> str:
+    """The whole page."""
+    name = escape(results.model.name)
+    body = [
+        f"<h1>What {name} sees</h1>",
+        '<p class="soft">Made by <code>bertworks demo</code> on this computer, from texts written for it.</p>',
+        _facts(results.model),
+        _map_section(results.points, results.classes, results.model.hidden_size),
+        '<div class="columns">',
+        _classes_section(results.classes),
+        _section(
+            "Which layer?",
+            _bars((row.layers, row.accuracy) for row in results.layers),
+            _soft("The same head on vectors from other layers."),
+        ),
+        "</div>",
+        _section("Search by meaning", *(_search(search) for search in results.searches)),
+        _section(
+            "Tokens and where they stand",
+            f"<p>{escape(results.sentence)}</p>",
+            _tokens(results.tokens),
+            _soft(
+                "Above, the token; below, the characters of the text as it was written, coloured where the two differ, "
+                "and their places."
+            ),
+        ),
+        _long_section(results.long_text),
+    ]
+    style = read_sample("demo.css")
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>Bertworks demo: {name}</title>\n<style>\n{style}</style></head>\n<body><main>",
+            *body,
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def _section(title: str, *parts: str) -> str:
+    return "\n".join([f"<section><h2>{escape(title)}</h2>", *parts, "</section>"])
+
+
+def _soft(text: str) -> str:
+    return f'<p class="soft">{escape(text)}</p>'
+
+
+def _facts(facts: ModelFacts) -> str:
+    numbers = [
+        (f"{facts.num_parameters / 1e6:.1f} M", "parameters"),
+        (f"{facts.num_layers} × {facts.hidden_size}", "layers × width"),
+        ("no limit" if facts.window is None else f"{facts.window:,} tokens", "window"),
+        (f"{facts.texts_per_second:,.0f} / s", "short texts, measured here"),
+    ]
+    items = "".join(f"<li><b>{value}</b><small>{name}</small></li>" for value, name in numbers)
+    return f'<ul class="facts">{items}</ul>'
+
+
+def _map_section(points: np.ndarray, classes: Classes, hidden_size: int) -> str:
+    return _section(
+        f"A map of {classes.num_texts} messages",
+        _map(points, classes),
+        _legend(classes),
+        _soft(
+            "Each mark is a message; near ones mean similar things. The map keeps two of "
+            f"{hidden_size} directions (the principal components); the classifier sees them all."
+        ),
+    )
+
+
+def _map(points: np.ndarray, classes: Classes) -> str:
+    low, high = points.min(axis=0), points.max(axis=0)
+    room = np.array([MAP_WIDTH - 2 * MARGIN, MAP_HEIGHT - 2 * MARGIN])
+    places = MARGIN + (points - low) / np.maximum(high - low, 1e-9) * room  # (n, 2)
+    marks = []
+    for (x, y), row in zip(places, classes.predictions, strict=True):
+        colour = f"var(--c{classes.labels.index(row.label) % NUM_COLOURS})"
+        wrong = row.predicted != row.label
+        title = f"{row.label}: {row.text}" + (f" (taken for {row.predicted})" if wrong else "")
+        marks.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5.5" fill="{"var(--card)" if wrong else colour}" stroke="{colour}" '
+            f'stroke-width="2" fill-opacity=".75"><title>{escape(title)}</title></circle>'
+        )
+    label = f"Map of {classes.num_texts} messages by meaning, coloured by label"
+    return (
+        f'<svg viewBox="0 0 {MAP_WIDTH} {MAP_HEIGHT}" role="img" aria-label="{label}">\n' + "\n".join(marks) + "</svg>"
+    )
+
+
+def _legend(classes: Classes) -> str:
+    items = "".join(
+        f'<li><i style="color:var(--c{index % NUM_COLOURS})"></i>{escape(label)}</li>'
+        for index, label in enumerate(classes.labels)
+    )
+    return f'<ul class="legend">{items}<li><i class="hollow"></i>taken for another</li></ul>'
+
+
+def _classes_section(classes: Classes) -> str:
+    rows = [
+        ("frozen vectors", classes.accuracy),
+        ("TF-IDF words", classes.tfidf_accuracy),
+        ("most frequent label", classes.majority_accuracy),
+    ]
+    note = f"Logistic regression, accuracy over five folds (±\u00a0{classes.spread:.1%} between folds)."
+    if classes.mixed_up_count:
+        note += f" Most mixed up: {' and '.join(classes.mixed_up)}, {classes.mixed_up_count} times."
+    return _section("Labels from frozen vectors", _bars(rows), _soft(note))
+
+
+def _bars(rows: Iterable[tuple[str, float]], *, percent: bool = True) -> str:
+    def bar(name: str, value: float) -> str:
+        track = f'<span class="track"><i style="width:{max(value, 0):.1%}"></i></span>'
+        number = f"{value:.1%}" if percent else f"{value:.2f}"
+        return f'<div class="bar"><span>{escape(name)}</span>{track}<span>{number}</span></div>'
+
+    return "\n".join(bar(name, value) for name, value in rows)
+
+
+def _search(search: Search) -> str:
+    hits = "".join(f"<li><b>{hit.score:.2f}</b><span>{escape(hit.text)}</span></li>" for hit in search.hits)
+    return f'<p class="query">{escape(search.query)}</p><ol class="hits">{hits}</ol>'
+
+
+def _tokens(rows: Sequence[TokenRow]) -> str:
+    items = []
+    for row in rows:
+        kind = "same" if row.token.removeprefix("##") == row.original else "other"
+        items.append(
+            f'<li><code>{escape(row.token)}</code><code class="{kind}">{escape(row.original)}</code>'
+            f"<small>{row.start}–{row.end}</small></li>"
+        )
+    return f'<ul class="tokens">{"".join(items)}</ul>'
+
+
+def _long_section(found: LongText) -> str:
+    parts = [f"<p>{found}. Nothing was cut off.</p>"]
+    if found.num_windows > 1:
+        rows = [("the whole text", found.score_whole), ("its first window", found.score_first_window)]
+        parts += [
+            f'<p class="query">{escape(found.question)}</p>',
+            _bars(rows, percent=False),
+            _soft(
+                f"The answer stands near the end; the first window holds {found.share_in_first:.0%} of the words, "
+                "and is all that is left where texts are cut."
+            ),
+        ]
+    return _section("A text longer than the window", *parts)
