@@ -166,7 +166,7 @@ def _write_vectors(path: Path, texts: Sequence[str], vectors: np.ndarray) -> Pat
     from bertworks.data.outputs import ResumableOutput
     from bertworks.data.writers import Rows
 
-    with ResumableOutput(path, "vector", {"demo": path.name}, overwrite=True, resumable=False) as result:
+    with ResumableOutput(path, "vector", {"demo": path.name}, resumable=False) as result:
         result.append(Rows(start=0, texts=texts, vectors=vectors))
         result.finish()
     return path
