@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         texts = read_short(options.data, options.rows)
         workloads.append(workload("short", "Short texts: SST-2 sentences", texts, [texts], texts[::2]))
     if "long" in options.workloads:
-        texts = read_long(options.data, options.long_rows, tokenize)
+        texts = read_long(options.data, options.long_rows, make_tokenizer(str(model), window=100_000))
         workloads.append(workload("long", "Long texts: film reviews", texts, [texts], texts[::2]))
     if "single" in options.workloads:
         texts = read_short(options.data, options.single_rows)

@@ -15,6 +15,9 @@ from pathlib import Path
 
 # Before torch, tokenizers and the Hub are imported by anyone.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "passive"
+)  # tests often run beside other work: threads that wait must not spin
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")

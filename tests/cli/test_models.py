@@ -123,3 +123,18 @@ def test_damaged_models_get_one_sentence(run, minilm_directory, tmp_path):
     assert str(broken / "model.safetensors") in sentence()
     (broken / "model.safetensors").write_bytes(b"\xff" * 1000)
     assert str(broken / "model.safetensors") in sentence()
+
+
+def test_wrong_devices_and_tokenizers_get_one_sentence(run, minilm_directory, tmp_path):
+    for device in ("gpu", "meta", "cuda:99"):
+        code, _, err = run("fill", "a [MASK]", "--device", device)
+        assert code == 2
+        assert f"unknown device '{device}'" in err
+    broken = tmp_path / "broken"
+    shutil.copytree(minilm_directory, broken)
+    tokenizer = json.loads((broken / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["model"]["vocab"]["unheardof"] = 30522
+    (broken / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    code, _, err = run("fill", "a [MASK]", "--model", broken)
+    assert code == 2
+    assert "the tokenizer has 30523 tokens, but the model has vectors for only 30522" in err

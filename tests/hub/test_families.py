@@ -214,7 +214,7 @@ def test_labels_are_kept(family: str) -> None:
 def test_new_heads_open_in_transformers(family: str, tmp_path: Path) -> None:
     model = convert(make_reference(family, "Model"))
     head = FAMILIES[family].head(model.config, "classify", 3)
-    model.with_heads([head])
+    model.set_heads([head])
     model.config = replace(model.config, labels=("a", "b", "c"))
     randomise(model)
     save(model, tmp_path)

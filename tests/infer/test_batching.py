@@ -1,10 +1,12 @@
 from itertools import chain
 
 import numpy as np
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertworks.infer.batching import batches, cut_pieces, pack_pieces
+from bertworks.infer.batching import batches, cut_pieces, over_batches, pack_pieces
 
 lengths_lists = st.lists(st.integers(0, 30), min_size=0, max_size=12)
 
@@ -39,3 +41,26 @@ def test_packing_by_hand():
     batch = pack_pieces(pieces, np.array([2, 0, 1]), np.array([101]), np.array([102, 103]))
     assert batch.input_ids.tolist() == [101, 13, 102, 103, 101, 10, 11, 12, 102, 103, 101, 102, 103]
     assert batch.layout.lengths == (4, 6, 3)
+
+
+def test_batches_side_by_side_do_everything_once_and_leave_the_threads_alone():
+    threads = torch.get_num_threads()
+    done = np.zeros(50, dtype=int)
+
+    def work(chosen: np.ndarray) -> None:
+        assert torch.is_inference_mode_enabled()
+        done[chosen] += 1
+
+    lengths = np.arange(1, 51)
+    counts = list(over_batches(work, lengths, budget=60, device=torch.device("cpu")))
+    assert counts[-1] == 50
+    assert counts == sorted(counts)
+    assert (done == 1).all()
+    assert torch.get_num_threads() == threads
+
+    def fail(chosen: np.ndarray) -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        list(over_batches(fail, lengths, budget=60, device=torch.device("cpu")))
+    assert torch.get_num_threads() == threads

@@ -13,9 +13,9 @@ from bertworks.models.config import (
     TransformerConfig,
 )
 from bertworks.models.model import Model
-from bertworks.models.transformer import Transformer
+from bertworks.models.transformer import Memory, Transformer
 from bertworks.nn.cache import KeyValueCache
-from bertworks.nn.packed import Packed
+from bertworks.nn.packed import Layout, Packed
 
 POSITIONS = {
     "learned": PositionConfig(absolute="learned", max_position_embeddings=23),
@@ -165,6 +165,82 @@ def test_heads_read_what_they_say():
     with pytest.raises(ModelError, match="no 'qa' head; it has: mlm, classify, nsp, regress"):
         model.logits(batch, "qa")
     kept = model.heads["mlm"]
-    model.with_heads((heads[0], HeadConfig(task="tag", reads="tokens", num_labels=3)))
+    model.set_heads((heads[0], HeadConfig(task="tag", reads="tokens", num_labels=3)))
     assert list(model.heads) == ["mlm", "tag"]
     assert model.heads["mlm"] is kept
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("variant", ["plain", "causal", "local"])
+def test_half_precision_runs(kind, variant):
+    """bfloat16 throughout, on both paths of attention, and under autocast with the stream kept in float32."""
+    body = stack(POSITIONS[kind], **VARIANTS[variant])
+    sequences = [torch.randint(0, 31, (length,)).tolist() for length in (5, 23)]
+    batch = Packed.from_sequences(sequences)
+    with torch.inference_mode():
+        wanted = body(batch).last
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mixed = body(batch).last
+        whole = body.bfloat16()(batch).last
+    assert whole.dtype == torch.bfloat16
+    assert mixed.dtype == torch.float32
+    assert (mixed - wanted).abs().max() < 0.2
+    assert (whole.float() - wanted).abs().max() < 0.5
+
+
+def test_no_rows_and_wrong_rows():
+    body = stack(POSITIONS["rotary"])
+    batch = Packed.from_sequences([[1, 2, 3], [4, 5]])
+    assert body(batch, rows=batch.layout.rows(torch.zeros(0, dtype=torch.long))).last.shape == (0, 24)
+    with pytest.raises(ValueError, match="ascending order"):
+        batch.layout.rows(torch.tensor([4, 1]))
+
+
+def test_the_window_follows_the_positions_given():
+    body = stack(NOWHERE, local_window=2, global_every=2)
+    far = Packed(
+        input_ids=torch.tensor([1, 2]), layout=Packed.from_sequences([[1, 2]]).layout, positions=torch.tensor([0, 9])
+    )
+    near = Packed.from_sequences([[1, 2]])
+    assert (body(far).last - body(near).last).abs().max() > 1e-3
+
+
+def test_set_heads_makes_what_a_head_needs():
+    model = Model(ModelConfig(family="bertworks", body=config(POSITIONS["learned"]), labels=("a", "b"))).eval()
+    model.set_heads(
+        [HeadConfig(task="classify", reads="pooled", num_labels=3, dropout_prob=0.5)], labels=("x", "y", "z")
+    )
+    batch = Packed.from_sequences([[1, 2, 3]])
+    torch.testing.assert_close(model.logits(batch, "classify"), model.logits(batch, "classify"))
+    assert model.config.pooler_act == "tanh"
+    assert model.config.labels == ("x", "y", "z")
+    assert float(model.pooler.dense.bias.abs().max()) == 0.0
+    with pytest.raises(ValueError, match="rows are for heads that read tokens"):
+        model.logits(batch, "classify", rows=batch.layout.first())
+
+
+def test_cross_attention_follows_chosen_sequences():
+    torch.manual_seed(0)
+    decoder = Transformer(config(POSITIONS["learned"], causal=True, cross_attention=True)).eval()
+    memory = Memory(torch.randn(7, 24), Layout([3, 4]))
+    swapped = Memory(torch.cat([memory.hidden[3:], memory.hidden[:3]]), Layout([4, 3]))
+    cache = KeyValueCache(num_layers=5, num_sequences=2, capacity=8)
+    decoder(Packed.from_sequences([[1, 2], [3]]), memory=memory, cache=cache)
+    cache.select([1, 0])
+    stepped = decoder(Packed.from_sequences([[4], [5]]), memory=swapped, cache=cache).last
+    whole = decoder(Packed.from_sequences([[3, 4], [1, 2, 5]]), memory=swapped).last
+    torch.testing.assert_close(stepped, whole[[1, 4]], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "message"),
+    [
+        (LayerConfig, {"hidden_size": 8, "num_attention_heads": 0, "intermediate_size": 5}, "num_attention_heads is 0"),
+        (EmbeddingConfig, {"vocab_size": -5}, "vocab_size is -5; it must be at least 1"),
+        (PositionConfig, {"num_buckets": 2}, "num_buckets is 2"),
+        (HeadConfig, {"task": "tag", "reads": "tokens", "num_labels": 2, "dropout_prob": 7.0}, "below 1"),
+    ],
+)
+def test_values_out_of_range(section, values, message):
+    with pytest.raises(ConfigError, match=message):
+        section(**values)

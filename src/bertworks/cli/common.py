@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -14,7 +15,9 @@ ModelOption = Annotated[
     typer.Option("--model", "-m", help="An alias, a model directory or a Hub id.", metavar="MODEL", show_default=True),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, for machines.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Where random numbers start.", min=0, metavar="N")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="Where random numbers start.", min=0, max=2**63 - 1, metavar="N")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, mps.")]
 ThreadsOption = Annotated[
     int | None,
@@ -34,5 +37,5 @@ def prepare(*, seed: int, threads: int | None) -> None:
     import torch
 
     if threads is not None:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(min(threads, os.cpu_count() or threads))
     torch.manual_seed(seed)

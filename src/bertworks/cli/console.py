@@ -118,6 +118,42 @@ class Progress:
         return ", ".join(parts)
 
 
+class StageProgress:
+    """Progress of work in stages, each of which knows what share of it is done."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._stage = ""
+        self._started = self._printed = time.monotonic()
+        self._bar: rich.progress.Progress | None = None
+
+    def __enter__(self) -> StageProgress:
+        if not self._quiet and sys.stderr.isatty():
+            self._bar = _bar()
+            self._bar.add_task("", total=1.0, detail="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, stage: str, share: float, detail: str) -> None:
+        """`share` (0 to 1) of `stage` is done; `detail` says how much that is."""
+        now = time.monotonic()
+        if stage != self._stage:
+            self._stage, self._started = stage, now
+        if self._bar is None and (self._quiet or now - self._printed < PLAIN_INTERVAL_SECONDS):
+            return
+        if 0 < share < 1:
+            detail += f", {duration((now - self._started) * (1 - share) / share)} left"
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=stage, completed=share, detail=detail)
+        else:
+            self._printed = now
+            print_note(f"{stage}: {share:.0%}, {detail}")
+
+
 def _bar() -> rich.progress.Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

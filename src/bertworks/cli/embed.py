@@ -67,10 +67,10 @@ def embed(
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32 or int8.")] = "fp32",
     batch_tokens: Annotated[
-        int, typer.Option("--batch-tokens", help="How many tokens to compute at once.", min=1, metavar="N")
-    ] = 2048,
+        int | None, typer.Option("--batch-tokens", help="How many tokens to compute at once.", min=1, metavar="N")
+    ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Drop an unfinished run with other settings, and start again.")
+        bool, typer.Option("--restart", help="Drop what an unfinished run left, and start again.")
     ] = False,
     encoding: Annotated[str, typer.Option(help="The encoding of the text, for instance latin-1.")] = "utf-8",
     file_format: Annotated[
@@ -149,7 +149,7 @@ class _Embedder:
         model: str,
         device: str,
         precision: str,
-        batch_tokens: int,
+        batch_tokens: int | None,
         layers: str,
         pooling: str | None,
         normalize: bool | None,

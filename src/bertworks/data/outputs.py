@@ -40,8 +40,8 @@ class ResumableOutput:
     """One output file in the making; a context manager.
 
     `settings` are JSON values that decide the content; runs with equal settings may continue one another (never where
-    `resumable` is false, as for standard input). `restart` allows to drop the parts of a run with other
-    settings. A final file that is there already stays until the new one is whole.
+    `resumable` is false, as for standard input). `restart` drops the parts of an unfinished run. A final file that is
+    there already stays until the new one is whole.
     """
 
     def __init__(
@@ -142,15 +142,14 @@ class ResumableOutput:
             raise OutputError(f"{self.part} is in the way and is not an unfinished run; move it or choose another name")
         self._open_journal()  # locks, so before anything is changed
         found = _read_state(state)
-        if state.exists() and (problem := self._difference(found)):
-            if not restart:
-                self._journal.close()
-                raise OutputError(
-                    f"{self.part} holds an unfinished run {problem}; "
-                    "use --restart to drop it and start again, or choose another name"
-                )
-            self._journal.truncate(0)
-            state.unlink()
+        if state.exists() and not restart and (problem := self._difference(found)):
+            self._journal.close()
+            raise OutputError(
+                f"{self.part} holds an unfinished run {problem}; "
+                "use --restart to drop it and start again, or choose another name"
+            )
+        if restart:
+            state.unlink(missing_ok=True)
         if not state.exists():
             self._journal.truncate(0)
             write_text(state, json.dumps({"version": STATE_VERSION, "settings": self._settings}, indent=2) + "\n")

@@ -17,7 +17,7 @@ from bertworks.data.tables import TEXT_COLUMN, SeparatedValues, Table, open_tabl
 from bertworks.errors import DataError
 
 CHUNK_ROWS = 4096
-CHUNK_CHARACTERS = 262_144
+CHUNK_CHARACTERS = 65_536  # some seconds of work for a small model on a CPU: what a stop can lose
 USUAL_COLUMNS = (TEXT_COLUMN, "sentence")  # what a text column is mostly called, in this order
 
 

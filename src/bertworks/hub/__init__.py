@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from bertworks.atomic import replacing
+from bertworks.errors import CheckpointError
 from bertworks.hub.checkpoint import LoadReport, load_model, load_report, save_model
 from bertworks.hub.files import model_directory, writing
 from bertworks.hub.resolve import resolve
@@ -55,6 +56,12 @@ def load(name: str | os.PathLike[str], revision: str | None = None) -> Loaded:
     body = directory / settings.folder if settings is not None else directory
     model = load_model(body)
     tokenizer = Tokenizer.from_directory(body)
+    table = model.config.body.embeddings.vocab_size
+    if tokenizer.vocab_size > table:
+        raise CheckpointError(
+            f"{body}: the tokenizer has {tokenizer.vocab_size} tokens, but the model has vectors for only {table}; "
+            "the two do not belong together"
+        )
     window = _window(model, settings)
     return Loaded(model=model, tokenizer=tokenizer, directory=directory, settings=settings, window=window)
 

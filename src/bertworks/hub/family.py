@@ -206,7 +206,10 @@ class Family:
         pad_token_id = typed("pad_token_id", rest.get("pad_token_id"), self.pad_token_id)
         if rest.get("pad_token_id") is not None:
             del rest["pad_token_id"]  # a null stays in the source: "no padding" is not the same as padding id 0
-        architectures = [str(name) for name in hf.get("architectures") or ()]
+        listed = hf.get("architectures") or ()
+        if not isinstance(listed, list | tuple):
+            raise CheckpointError(f"architectures must be a list of names, not {listed!r}")
+        architectures = [str(name) for name in listed]
         tables = self._find_heads(architectures, shapes)
         used: set[str] = set()
         heads = []

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bertworks.errors import UsageError, choice
-from bertworks.infer.batching import DEFAULT_BATCH_TOKENS, Pieces, batches, cut_pieces, pack_pieces
+from bertworks.infer.batching import Pieces, cut_pieces, over_batches, pack_pieces
 from bertworks.infer.layers import LayerChoice
 from bertworks.models.model import Model
 from bertworks.nn.packed import Packed, max_per_sequence, mean_per_sequence
@@ -62,7 +62,7 @@ class Runner:
     tokenizer: Tokenizer
     window: int | None
     device: torch.device
-    batch_tokens: int = DEFAULT_BATCH_TOKENS
+    batch_tokens: int
 
     @property
     def prefix(self) -> np.ndarray:
@@ -96,7 +96,6 @@ class Runner:
         return ids, lengths
 
 
-@torch.inference_mode()
 def embed_texts(
     runner: Runner,
     texts: Sequence[str],
@@ -113,8 +112,8 @@ def embed_texts(
     _count(report, pieces, lengths)
     around = len(runner.prefix) + len(runner.suffix)
     vectors = np.empty((len(pieces.length), layers.width(runner.model.hidden_size)), dtype=np.float32)
-    done = 0
-    for chosen in batches(pieces.length + around, runner.batch_tokens):
+
+    def embed_batch(chosen: np.ndarray) -> None:
         batch = pack_pieces(pieces, chosen, runner.prefix, runner.suffix)
         hidden = runner.hidden(batch, layers, first_only=pooling == "cls")
         if pooling == "mean":
@@ -122,7 +121,8 @@ def embed_texts(
         elif pooling == "max":
             hidden = max_per_sequence(hidden, batch.layout)
         vectors[chosen] = hidden.float().cpu().numpy()
-        done += len(chosen)
+
+    for done in over_batches(embed_batch, pieces.length + around, budget=runner.batch_tokens, device=runner.device):
         if progress is not None:
             progress(done, len(pieces.length))
     return _join_pieces(vectors, pieces, pooling)
@@ -144,7 +144,6 @@ def _join_pieces(vectors: np.ndarray, pieces: Pieces, pooling: str) -> np.ndarra
     return joined
 
 
-@torch.inference_mode()
 def embed_tokens(
     runner: Runner, encodings: Sequence[Encoding], *, layers: LayerChoice, report: EmbedReport
 ) -> list[np.ndarray]:
@@ -164,14 +163,16 @@ def embed_tokens(
     _count(report, pieces, np.diff(offsets))
 
     around = len(runner.prefix) + len(runner.suffix)
-    outputs: list[np.ndarray] = [np.zeros(0)] * len(owner)
-    for chosen in batches(pieces.length + around, runner.batch_tokens):
+    outputs: list[np.ndarray] = [np.zeros(0, dtype=np.float32)] * len(owner)
+
+    def embed_batch(chosen: np.ndarray) -> None:
         batch = pack_pieces(pieces, chosen, runner.prefix, runner.suffix)
-        if batch.layout.total == 0:
-            continue
         flat = runner.hidden(batch, layers).float().cpu().numpy()
         for piece, start, length in zip(chosen, batch.layout.starts, batch.layout.lengths, strict=True):
             outputs[piece] = flat[start : start + length]
+
+    for _ in over_batches(embed_batch, pieces.length + around, budget=runner.batch_tokens, device=runner.device):
+        pass
 
     width = layers.width(runner.model.hidden_size)
     results: list[list[np.ndarray]] = [[] for _ in encodings]

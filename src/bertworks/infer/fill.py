@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from bertworks.errors import ModelError, UsageError
+from bertworks.infer.batching import batches
 from bertworks.infer.embed import Runner
 from bertworks.nn.packed import Packed
 
@@ -186,11 +187,17 @@ class Cloze:
 
         The projection to the vocabulary is made at these places only.
         """
-        batch = Packed.from_sequences(sequences)
-        flat = [start + place for start, own in zip(batch.layout.starts, places, strict=True) for place in own]
-        rows = batch.layout.rows(torch.tensor(flat, dtype=torch.long))
-        logits = self.runner.model.logits(batch.to(self.runner.device), "mlm", rows=rows)
-        return list(logits.float().cpu().split([len(own) for own in places]))
+        results: dict[int, Tensor] = {}
+        lengths = np.array([len(sequence) for sequence in sequences])
+        for chosen in batches(lengths, self.runner.batch_tokens):
+            batch = Packed.from_sequences([sequences[index] for index in chosen])
+            own = [places[index] for index in chosen]
+            flat = [start + place for start, some in zip(batch.layout.starts, own, strict=True) for place in some]
+            rows = batch.layout.rows(torch.tensor(flat, dtype=torch.long))
+            logits = self.runner.model.logits(batch.to(self.runner.device), "mlm", rows=rows)
+            pieces = logits.float().cpu().split([len(some) for some in own])
+            results.update(zip(chosen.tolist(), pieces, strict=True))
+        return [results[index] for index in range(len(sequences))]
 
     def _spell(self, token: int) -> str:
         return self.runner.tokenizer.decode([token], skip_special=False).strip() or self.runner.tokenizer.token(token)

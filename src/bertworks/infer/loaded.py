@@ -13,7 +13,7 @@ from bertworks import hub
 from bertworks.errors import UsageError, choice
 from bertworks.hub.sentence import SentenceSettings
 from bertworks.infer.attention import Attention, attend
-from bertworks.infer.batching import DEFAULT_BATCH_TOKENS
+from bertworks.infer.batching import default_batch_tokens
 from bertworks.infer.embed import (
     POOLINGS,
     EmbedReport,
@@ -44,12 +44,13 @@ class LoadedModel:
         settings: SentenceSettings | None = None,
         directory: Path | None = None,
         device: str | torch.device = "cpu",
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> None:
         self.settings = settings
         self.directory = directory
-        self.device = torch.device(device)
-        self.runner = Runner(model.eval().to(self.device), tokenizer, window, self.device, batch_tokens)
+        self.device = usable_device(device)
+        budget = batch_tokens or default_batch_tokens(self.device)
+        self.runner = Runner(model.eval().to(self.device), tokenizer, window, self.device, budget)
         check_room(self.runner)
 
     @property
@@ -222,13 +223,13 @@ def load(
     revision: str | None = None,
     device: str = "cpu",
     precision: str = "fp32",
-    batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    batch_tokens: int | None = None,
 ) -> LoadedModel:
     """Load an alias (`minilm`), a model directory or a Hub id."""
     choice(precision, ("fp32", "int8"), "precision")
     if precision == "int8":
         raise UsageError("precision 'int8' is not available yet; use fp32")
-    if batch_tokens < 1:
+    if batch_tokens is not None and batch_tokens < 1:
         raise UsageError(f"batch_tokens is {batch_tokens}; it must be at least 1")
     loaded = hub.load(model, revision=revision)
     return LoadedModel(
@@ -240,6 +241,16 @@ def load(
         device=device,
         batch_tokens=batch_tokens,
     )
+
+
+def usable_device(name: str | torch.device) -> torch.device:
+    """The device of that name, or an error that says which there are."""
+    there = ["cpu"]
+    if torch.cuda.is_available():
+        there += ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    return torch.device(choice(str(name), there, "device"))
 
 
 def _strings(texts: str | Sequence[str]) -> list[str]:

@@ -11,6 +11,18 @@ from bertworks.errors import ConfigError
 from bertworks.nn.activations import ACTIVATIONS
 
 
+def _check(config: object, *, at_least: dict[str, int], probabilities: tuple[str, ...] = ()) -> None:
+    """Refuse sizes below their minimum and probabilities outside [0, 1)."""
+    for name, minimum in at_least.items():
+        value = getattr(config, name)
+        if value is not None and value < minimum:
+            raise ConfigError(f"{name} is {value}; it must be at least {minimum}")
+    for name in probabilities:
+        value = getattr(config, name)
+        if not 0.0 <= value < 1.0:
+            raise ConfigError(f"{name} is {value}; it must be at least 0 and below 1")
+
+
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
     """From token ids to the stack's input."""
@@ -25,6 +37,9 @@ class EmbeddingConfig:
     norm: bool = True
     scale: bool = False
     """Multiply token vectors by the square root of their width, as the 2017 Transformer does."""
+
+    def __post_init__(self) -> None:
+        _check(self, at_least={"vocab_size": 1, "size": 1, "type_vocab_size": 0, "task_vocab_size": 0})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +57,9 @@ class PositionConfig:
     theta: float = 10000.0
     local_theta: float | None = None
     """Rotary base of the layers with local attention; None = the same as `theta`."""
+
+    def __post_init__(self) -> None:
+        _check(self, at_least={"max_position_embeddings": 1, "offset": 0, "num_buckets": 4, "max_distance": 2})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +79,11 @@ class LayerConfig:
     attention_dropout_prob: float = 0.1
 
     def __post_init__(self) -> None:
+        _check(
+            self,
+            at_least={"hidden_size": 1, "num_attention_heads": 1, "intermediate_size": 1},
+            probabilities=("hidden_dropout_prob", "attention_dropout_prob"),
+        )
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
@@ -92,6 +115,7 @@ class TransformerConfig:
     initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
+        _check(self, at_least={"num_hidden_layers": 1, "layers_per_group": 1, "local_window": 0, "global_every": 1})
         if self.num_groups is not None and not 1 <= self.num_groups <= self.num_hidden_layers:
             raise ConfigError(
                 f"num_groups is {self.num_groups}; allowed: 1 to num_hidden_layers = {self.num_hidden_layers}"
@@ -131,6 +155,9 @@ class HeadConfig:
     tied: bool = False
     """The output matrix is the token embedding table."""
     dropout_prob: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self, at_least={"num_labels": 1, "transform_size": 1}, probabilities=("dropout_prob",))
 
 
 @dataclass(frozen=True, kw_only=True)

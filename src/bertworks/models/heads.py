@@ -49,7 +49,7 @@ class Transform(nn.Module):
 class Head(nn.Module):
     """One task's output layer. A tied head owns only its bias; the matrix is passed in."""
 
-    def __init__(self, config: HeadConfig, *, hidden_size: int, initializer_range: float = 0.02) -> None:
+    def __init__(self, config: HeadConfig, *, hidden_size: int) -> None:
         super().__init__()
         self.config = config
         self.transform: Transform | None = None
@@ -72,11 +72,6 @@ class Head(nn.Module):
             self.output = nn.Linear(size, config.num_labels, bias=config.bias)
         elif config.bias:
             self.output_bias = nn.Parameter(torch.zeros(config.num_labels))
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=initializer_range)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
 
     def forward(self, hidden: Tensor, tied_weight: Tensor | None = None) -> Tensor:
         """hidden (R or B, H) -> logits (R or B, C or V)"""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bertworks.errors import ModelError
 from bertworks.models.config import HeadConfig, ModelConfig
 from bertworks.models.heads import Head, Transform
-from bertworks.models.transformer import Transformer
+from bertworks.models.transformer import Transformer, initialise
 from bertworks.nn.packed import Layout, Packed, Rows, mean_per_sequence
 
 
@@ -21,16 +21,19 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.body = Transformer(config.body)
-        hidden_size = config.body.layer.hidden_size
-        self.pooler: Transform | None = None
-        if config.pooler_act is not None:
-            self.pooler = Transform(input_size=hidden_size, size=hidden_size, activation=config.pooler_act)
-        self.heads = nn.ModuleDict(
-            {
-                head.task: Head(head, hidden_size=hidden_size, initializer_range=config.body.initializer_range)
-                for head in config.heads
-            }
-        )
+        self.pooler = self._new_pooler() if config.pooler_act is not None else None
+        self.heads = nn.ModuleDict({head.task: self._new_head(head) for head in config.heads})
+
+    def _new_pooler(self) -> Transform:
+        activation = self.config.pooler_act or "tanh"
+        pooler = Transform(input_size=self.hidden_size, size=self.hidden_size, activation=activation)
+        initialise(pooler, std=self.config.body.initializer_range)
+        return pooler
+
+    def _new_head(self, config: HeadConfig) -> Head:
+        head = Head(config, hidden_size=self.hidden_size)
+        initialise(head, std=self.config.body.initializer_range)
+        return head
 
     @property
     def num_layers(self) -> int:
@@ -61,6 +64,8 @@ class Model(nn.Module):
         """
         head = self.head(task)
         reads = head.config.reads
+        if rows is not None and reads != "tokens":
+            raise ValueError(f"rows are for heads that read tokens; {task!r} reads {reads!r}")
         if reads in ("first", "pooled"):
             rows = batch.layout.first()
         elif reads == "last":
@@ -83,16 +88,17 @@ class Model(nn.Module):
             raise ModelError("this model has no pooler")
         return self.pooler(first)
 
-    def with_heads(self, heads: Sequence[HeadConfig]) -> None:
-        """Replace the heads by new, freshly initialised ones; a head of the same configuration keeps its weights."""
-        kept = {
-            task: head for task, head in self.heads.items() if isinstance(head, Head) and head.config in tuple(heads)
-        }
-        self.config = replace(self.config, heads=tuple(heads))
+    def set_heads(self, heads: Sequence[HeadConfig], labels: Sequence[str] = ()) -> None:
+        """Replace the heads by freshly initialised ones; a head of the same configuration keeps its weights.
+
+        A head that reads the pooler's output gets a new pooler where there is none.
+        """
+        like = self.body.embeddings.tokens.weight
+        kept = {task: head for task, head in self.heads.items() if isinstance(head, Head) and head.config in heads}
+        if self.pooler is None and any(head.reads == "pooled" for head in heads):
+            self.config = replace(self.config, pooler_act="tanh")
+            self.pooler = self._new_pooler().to(like).train(self.training)
+        self.config = replace(self.config, heads=tuple(heads), labels=tuple(labels))
         self.heads = nn.ModuleDict(
-            {
-                head.task: kept.get(head.task)
-                or Head(head, hidden_size=self.hidden_size, initializer_range=self.config.body.initializer_range)
-                for head in heads
-            }
+            {head.task: kept.get(head.task) or self._new_head(head).to(like).train(self.training) for head in heads}
         )

@@ -44,6 +44,15 @@ class Hidden:
         return self.layers[max(self.layers)]
 
 
+def initialise(module: nn.Module, *, std: float) -> None:
+    """Start all matrices and tables of a module from a normal distribution, and biases from 0, as BERT does."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding | RelativeKeys | RelativeBuckets):
+            nn.init.normal_(part.weight, std=std)
+        if isinstance(part, nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)
+
+
 class Embeddings(nn.Module):
     """Token + segment + position vectors, summed, normalised, and projected to the stack's width where they have their own."""
 
@@ -152,17 +161,7 @@ class Transformer(nn.Module):
         self.final_norm = (
             nn.LayerNorm(layer.hidden_size, eps=layer.norm_eps, bias=layer.norm_bias) if config.final_norm else None
         )
-        self.apply(self._initialise)
-        if self.buckets is not None:
-            nn.init.normal_(self.buckets.weight, std=config.initializer_range)
-
-    def _initialise(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-        if isinstance(module, RelativeKeys):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        initialise(self, std=config.initializer_range)
 
     def blocks_of(self, layer: int) -> list[int]:
         """Which blocks make layer `layer` (1 … L) out of the one below it."""
@@ -184,6 +183,8 @@ class Transformer(nn.Module):
         attentions: bool = False,
     ) -> Hidden:
         """Return the wanted `layers` (default: the last), at `rows` only where they are given."""
+        if cache is not None and self.config.layers_per_group > 1:
+            raise ValueError("a cache needs one block per layer; this stack has groups of several")
         device = batch.input_ids.device
         wanted = sorted(set(layers)) if layers is not None else [self.config.num_hidden_layers]
         top = wanted[-1]

@@ -34,12 +34,18 @@ def attend_explicit(
 ) -> tuple[Tensor, Tensor]:
     """queries (n, N, Lq, D), keys and values (n, N, Lk, D), bias broadcastable to (n, N, Lq, Lk)
     -> context (n, N, Lq, D) and weights (n, N, Lq, Lk), each row of which sums to 1."""
-    scores = torch.matmul(queries * scale, keys.transpose(-1, -2))  # (n, N, Lq, Lk)
+    n, heads = queries.shape[:2]
+    # One batch dimension and the scale inside the product: torch.matmul would do the same copies and one pass more.
+    flat = [states.flatten(0, 1) for states in (queries, keys, values)]  # each (n N, L, D)
+    nothing = queries.new_empty(1, 1, 1)
+    scores = torch.baddbmm(nothing, flat[0], flat[1].transpose(1, 2), beta=0, alpha=scale)  # (n N, Lq, Lk)
+    scores = scores.unflatten(0, (n, heads))
     if bias is not None:
-        scores = scores + bias
-    weights = torch.softmax(scores, dim=-1)
+        scores = scores + bias.to(scores.dtype)
+    weights = torch.softmax(scores, dim=-1)  # (n, N, Lq, Lk)
     dropped = F.dropout(weights, dropout) if dropout > 0.0 else weights
-    return torch.matmul(dropped, values), weights
+    context = torch.bmm(dropped.flatten(0, 1), flat[2])
+    return context.unflatten(0, (n, heads)), weights
 
 
 def attend_fused(
@@ -91,13 +97,14 @@ def make_plan(
     distances: list[Tensor | None] = []
     triangles: list[bool] = []
     for span in problems:
-        needs_mask = causal or (window is not None and span.key_length > window)
+        placed = query_positions is not None or key_positions is not None
+        needs_mask = causal or (window is not None and (placed or span.key_length > window))
         if not (needs_mask or buckets is not None or with_distances):
             biases.append(None)
             distances.append(None)
             triangles.append(False)
             continue
-        plain = query_positions is None and key_positions is None and span.query_length == span.key_length
+        plain = not placed and span.query_length == span.key_length
         distance = _distance(span, query_positions, key_positions, device)  # (n or 1, Lq, Lk)
         bias = None
         if buckets is not None:
@@ -201,7 +208,7 @@ class MultiHeadAttention(nn.Module):
                 )
             )
         context = contexts[0] if len(contexts) == 1 else torch.cat(contexts) if contexts else queries
-        return self.out(context.reshape(len(queries), -1))
+        return self.out(context.reshape(len(queries), self.num_heads * self.head_size))
 
     def _project(
         self, x: Tensor, rows: Rows | None, memory: Tensor | None, cache: LayerCache | None

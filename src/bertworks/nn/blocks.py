@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertworks.nn.activations import ACTIVATIONS
+from bertworks.nn.activations import ACTIVATIONS, apply_in_place
 from bertworks.nn.attention import MultiHeadAttention, Plan
 from bertworks.nn.cache import LayerCache
 from bertworks.nn.packed import Rows
@@ -41,7 +42,7 @@ class FeedForward(nn.Module):
         if self.gated:
             x, gate = x.chunk(2, dim=-1)
             return self.down(self.activation(x) * gate)
-        return self.down(self.activation(x))
+        return self.down(apply_in_place(self.activation, x))
 
 
 @dataclass(frozen=True)
@@ -147,4 +148,10 @@ class Block(nn.Module):
         return self.feed_forward_norm(self._add(x, self.feed_forward(x)))
 
     def _add(self, x: Tensor, change: Tensor) -> Tensor:
-        return x + (F.dropout(change, self.dropout) if self.training and self.dropout > 0.0 else change)
+        """x + change; `change` is this block's own, so without gradients its memory is used again."""
+        if self.training and self.dropout > 0.0:
+            change = F.dropout(change, self.dropout)
+        reuse = (
+            not torch.is_grad_enabled() and change.dtype == x.dtype
+        )  # autocast makes changes narrower than the stream
+        return change.add_(x) if reuse else x + change

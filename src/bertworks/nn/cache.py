@@ -93,5 +93,8 @@ class KeyValueCache:
             if layer.keys is not None and layer.values is not None:
                 where = index.to(layer.keys.device)
                 layer.keys, layer.values = layer.keys[where], layer.values[where]
+        self.cross_layers = [
+            LayerCache(self) for _ in self.cross_layers
+        ]  # made anew from the memory, which was reordered too
         self.lengths = [self.lengths[i] for i in index.tolist()]
         self.num_sequences = len(self.lengths)

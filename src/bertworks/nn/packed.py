@@ -61,7 +61,9 @@ class Layout:
         return Rows(torch.tensor(ends, dtype=torch.long), Layout([1] * self.num_sequences))
 
     def rows(self, index: Tensor) -> Rows:
-        """Rows at the sorted flat positions `index` (R,), grouped by the sequence they fall in."""
+        """Rows at the ascending flat positions `index` (R,), grouped by the sequence they fall in."""
+        if bool((index[1:] < index[:-1]).any()):
+            raise ValueError("row positions must be in ascending order")
         ends = torch.tensor(self.starts, dtype=torch.long) + self._lengths
         upto = torch.searchsorted(index.cpu().contiguous(), ends)  # how many rows lie before each sequence's end
         counts = torch.diff(upto, prepend=torch.zeros(1, dtype=upto.dtype))

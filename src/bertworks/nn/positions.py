@@ -44,7 +44,8 @@ class SinusoidalPositions(nn.Module):
         """positions (T,) -> (T, size)"""
         if self.table.is_meta or (positions.numel() and int(positions.max()) >= len(self.table)):
             needed = max(int(positions.max()) + 1, 2 * len(self.table) if not self.table.is_meta else 0)
-            self.table = sinusoids(needed, self.size).to(positions.device)
+            dtype = torch.get_default_dtype() if self.table.is_meta else self.table.dtype
+            self.table = sinusoids(needed, self.size).to(positions.device, dtype)
         return self.table[positions]
 
 
@@ -114,7 +115,7 @@ def rotary_angles(positions: Tensor, *, head_size: int, theta: float) -> tuple[T
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     """Turn each pair (x_i, x_{i+D/2}) of x (T, N, D) by its token's angle."""
-    cos, sin = angles
+    cos, sin = (angle.to(x.dtype) for angle in angles)
     half = x.shape[-1] // 2
     turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
     return x * cos + turned * sin

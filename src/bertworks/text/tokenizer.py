@@ -120,6 +120,11 @@ class Tokenizer:
         length = self.config.get("model_max_length")
         return int(length) if isinstance(length, (int, float)) and 0 < length < 10**9 else None
 
+    @property
+    def kind(self) -> str:
+        """The algorithm: WordPiece, BPE, Unigram or WordLevel."""
+        return type(self.backend.model).__name__
+
     def num_special(self, pair: bool = False) -> int:
         """How many special tokens are added to one text, or to a pair."""
         return self.template.num_special(pair)

@@ -1,0 +1,352 @@
+"""`bertworks tokenizer`: train one, look at what it does to a text, compare several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bertworks.cli.common import JsonOption, QuietOption
+from bertworks.cli.console import Progress, StageProgress, duration, print_json, print_note, print_result
+from bertworks.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from bertworks.text.compare import Measure
+    from bertworks.text.tokenizer import Tokenizer
+
+app = typer.Typer(help="Train tokenizers, see how they cut a text, compare them.", no_args_is_help=True)
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILES…", help="Texts: .txt, .csv, .tsv, .jsonl, .parquet; also .gz and .xz; or -."),
+]
+TextColumnOption = Annotated[
+    str | None, typer.Option("--text-column", help="The column with the texts, where it is not plain.")
+]
+EncodingOption = Annotated[str, typer.Option("--encoding", help="The encoding of the text, for instance latin-1.")]
+
+
+@app.command()
+def train(
+    files: FilesArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.", metavar="DIR")],
+    algorithm: Annotated[
+        str, typer.Option("--algorithm", help="wordpiece (by likelihood), bpe or byte-bpe.")
+    ] = "wordpiece",
+    vocab_size: Annotated[
+        int, typer.Option("--vocab-size", help="How many tokens, special ones included.", min=1, metavar="N")
+    ] = 30_000,
+    family: Annotated[
+        str | None,
+        typer.Option("--family", help="Special tokens of bert, roberta or gpt2. Default: bert, for byte-bpe roberta."),
+    ] = None,
+    lowercase: Annotated[
+        bool | None, typer.Option("--lowercase/--keep-case", help="Default: lower-case, except for byte-bpe.")
+    ] = None,
+    strip_accents: Annotated[
+        bool | None,
+        typer.Option("--strip-accents/--keep-accents", help="Keep them where å is not a. Default: as --lowercase."),
+    ] = None,
+    form: Annotated[str, typer.Option("--form", help="Unicode normal form: none, nfc, nfd, nfkc or nfkd.")] = "none",
+    clean_text: Annotated[
+        bool | None, typer.Option("--clean/--no-clean", help="Remove control characters; one kind of space.")
+    ] = None,
+    split_cjk: Annotated[
+        bool | None, typer.Option("--split-cjk/--join-cjk", help="Each Chinese character is a word.")
+    ] = None,
+    split_punctuation: Annotated[
+        bool, typer.Option("--split-punctuation/--join-punctuation", help="Each punctuation mark is a word.")
+    ] = True,
+    min_frequency: Annotated[
+        int, typer.Option("--min-frequency", help="A pair must occur this often to be merged.", min=1, metavar="N")
+    ] = 2,
+    limit_alphabet: Annotated[
+        int | None,
+        typer.Option("--limit-alphabet", help="Keep this many characters, the most frequent.", min=1, metavar="N"),
+    ] = None,
+    max_words: Annotated[
+        int | None,
+        typer.Option(
+            "--max-words", help="Hold at most this many distinct words in memory; rare ones go.", min=1, metavar="N"
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", help="Processes that count words. Default: one per core.", min=1, metavar="N"),
+    ] = None,
+    text_column: TextColumnOption = None,
+    encoding: EncodingOption = "utf-8",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a directory that is not empty.")] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a tokenizer on FILES and write it to a directory that `tokenizers` and `transformers` open.
+
+    The text is streamed: memory grows with the distinct words, not with the
+    files. The result is the same on every machine and for any number of
+    workers.
+
+    \b
+    Examples:
+      bertworks tokenizer train wiki.txt.xz --vocab-size 16000 -o my-wordpiece
+      bertworks tokenizer train *.txt --algorithm byte-bpe -o my-byte-bpe
+      bertworks tokenizer train romaner.txt --keep-accents -o svensk
+    """
+    import os
+    import time
+
+    from bertworks.text.train import TrainerOptions, train_tokenizer
+
+    switches = {
+        "family": family,
+        "lowercase": lowercase,
+        "strip_accents": strip_accents if strip_accents is not None else lowercase,
+        "clean_text": clean_text,
+        "split_cjk": split_cjk,
+    }
+    options = TrainerOptions.of(
+        algorithm,
+        vocab_size=vocab_size,
+        form=form,
+        split_punctuation=split_punctuation,
+        min_frequency=min_frequency,
+        limit_alphabet=limit_alphabet,
+        **{name: value for name, value in switches.items() if value is not None},
+    )
+    _check_output(output, overwrite)
+    started = time.monotonic()
+    with _TrainingProgress(files, quiet=quiet) as progress:
+        trained = train_tokenizer(
+            progress.texts(text_column, encoding),
+            options,
+            workers=workers or os.cpu_count() or 1,
+            max_words=max_words,
+            progress=progress.show,
+        )
+    trained.save(output)
+    seconds = time.monotonic() - started
+    if json:
+        print_json(
+            {
+                "output": str(output),
+                "algorithm": algorithm,
+                "vocab_size": trained.vocab_size,
+                "texts": progress.num_texts,
+                "characters": progress.num_characters,
+                "seconds": round(seconds, 3),
+            }
+        )
+        return
+    print_result(
+        f"{output}: {algorithm} with {trained.vocab_size:,} tokens from {progress.num_characters:,} characters "
+        f"in {duration(seconds)}"
+    )
+
+
+@app.command()
+def encode(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to cut.")],
+    tokenizer: Annotated[
+        str, typer.Option("--tokenizer", "-t", help="A directory with a tokenizer, an alias or a Hub id.")
+    ] = "minilm",
+    pair: Annotated[str | None, typer.Option("--pair", help="A second text.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the tokens of TEXT: their ids, and the characters of the text that each stands for.
+
+    \b
+    Examples:
+      bertworks tokenizer encode "Zoë's crème brûlée" --tokenizer my-wordpiece
+      bertworks tokenizer encode "Who?" --pair "The boy hit the ball." --json
+    """
+    opened = _open(tokenizer)
+    encoding = opened.encode(text, pair)
+    texts = (text, pair or "")
+    rows = [
+        {
+            "token": token,
+            "id": int(number),
+            "start": int(start),
+            "end": int(end),
+            "text": texts[sequence][start:end] if sequence >= 0 else "",
+            "word": int(word) if word >= 0 else None,
+            "segment": int(segment),
+        }
+        for token, number, (start, end), sequence, word, segment in zip(
+            opened.tokens(encoding.ids),
+            encoding.ids,
+            encoding.offsets,
+            encoding.sequences,
+            encoding.words,
+            encoding.segments,
+            strict=True,
+        )
+    ]
+    if json:
+        print_json(rows)
+        return
+    _print_table(
+        ["token", "id", "characters", "in the text"],
+        [
+            [str(row["token"]), str(row["id"]), f"{row['start']}–{row['end']}" if row["text"] else "", str(row["text"])]
+            for row in rows
+        ],
+    )
+
+
+@app.command()
+def compare(
+    directories: Annotated[
+        list[str], typer.Argument(metavar="DIRS…", help="Tokenizers: directories, aliases or Hub ids.")
+    ],
+    text: Annotated[str, typer.Option("--text", help="The text to measure on.", metavar="FILE")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write a page with the plot.", metavar="PAGE.html")
+    ] = None,
+    text_column: TextColumnOption = None,
+    encoding: EncodingOption = "utf-8",
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Compare tokenizers on a text: tokens per word, bytes per token, unknown tokens, longest splits.
+
+    \b
+    Examples:
+      bertworks tokenizer compare minilm my-wordpiece --text held-out.txt
+      bertworks tokenizer compare a b c --text held-out.txt.xz -o compare.html
+    """
+    from bertworks.data.readers import TextReader
+    from bertworks.text.compare import compare as measure
+
+    opened = [(name, _open(name)) for name in directories]
+
+    def chunks(reader: TextReader, progress: Progress) -> Iterator[Sequence[str]]:
+        for chunk in reader.chunks():
+            progress.begin_chunk(len(chunk), reader.bytes_read)
+            yield chunk
+            progress.end_chunk()
+
+    with (
+        TextReader(text, text_column=text_column, encoding=encoding) as reader,
+        Progress("comparing", reader.total_bytes, quiet=quiet) as progress,
+    ):
+        measures = measure(opened, chunks(reader, progress))
+    if measures[0].words == 0:
+        raise UsageError(f"{text} holds no words to compare on")
+    if output is not None:
+        from bertworks.atomic import write_text
+        from bertworks.cli.compare_page import page
+
+        write_text(output, page(measures, text))
+        print_note(f"wrote {output}", quiet=quiet)
+    if json:
+        print_json([_facts(found) for found in measures])
+        return
+    _print_comparison(measures)
+
+
+def _facts(found: Measure) -> dict[str, Any]:
+    return {
+        "tokenizer": found.name,
+        "kind": found.kind,
+        "vocab_size": found.vocab_size,
+        "words": found.words,
+        "tokens": found.tokens,
+        "fertility": found.fertility,
+        "bytes_per_token": found.bytes_per_token,
+        "unknown_share": found.unknown_share,
+        "whole_word_share": found.whole_share,
+        "longest_splits": [{"word": split.word, "pieces": list(split.pieces)} for split in found.longest],
+    }
+
+
+def _print_comparison(measures: Sequence[Measure]) -> None:
+    _print_table(
+        ["tokenizer", "kind", "vocabulary", "tokens/word", "bytes/token", "unknown", "whole words"],
+        [
+            [
+                found.name,
+                found.kind,
+                f"{found.vocab_size:,}",
+                f"{found.fertility:.3f}",
+                f"{found.bytes_per_token:.2f}",
+                f"{found.unknown_share:.2%}",
+                f"{found.whole_share:.1%}",
+            ]
+            for found in measures
+        ],
+    )
+    for found in measures:
+        print_result(f"\nlongest splits of {found.name}")
+        for split in found.longest:
+            shown = " ".join(split.pieces[:12]) + (" …" if len(split.pieces) > 12 else "")
+            print_result(f"  {len(split.pieces):3}  {split.word[:40]}  {shown}")
+
+
+def _print_table(head: list[str], rows: list[list[str]]) -> None:
+    widths = [max(len(line[column]) for line in [head, *rows]) for column in range(len(head))]
+    for line in [head, *rows]:
+        print_result("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _open(name: str) -> Tokenizer:
+    """A tokenizer by directory, alias or Hub id; a directory needs no model beside it."""
+    from bertworks.text.tokenizer import Tokenizer
+
+    if Path(name).is_dir():
+        return Tokenizer.from_directory(name)
+    from bertworks.hub.resolve import resolve
+
+    return Tokenizer.from_directory(resolve(name))
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    if output.exists() and not output.is_dir():
+        raise OutputError(f"{output} is a file; give the name of a directory")
+    if output.is_dir() and any(output.iterdir()) and not overwrite:
+        raise OutputError(f"{output} exists already and is not empty; choose another name or add --overwrite")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {output}: {error.strerror}") from error
+
+
+class _TrainingProgress:
+    """Reads the files one after the other and tells how far the reading, then the learning, has come."""
+
+    def __init__(self, files: Sequence[str], *, quiet: bool) -> None:
+        self.files = files
+        self.num_texts = 0
+        self.num_characters = 0
+        self._stages = StageProgress(quiet=quiet)
+        self._share = 0.0
+
+    def __enter__(self) -> _TrainingProgress:
+        self._stages.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stages.__exit__(*error)
+
+    def texts(self, text_column: str | None, encoding: str) -> Iterator[str]:
+        """Every text of every file."""
+        from bertworks.data.readers import TextReader
+
+        sizes = [Path(file).stat().st_size if Path(file).is_file() else 0 for file in self.files]
+        total, before = sum(sizes), 0
+        for file, size in zip(self.files, sizes, strict=True):
+            with TextReader(file, text_column=text_column, encoding=encoding) as reader:
+                for text in reader.texts():
+                    self.num_texts += 1
+                    self.num_characters += len(text)
+                    if total:
+                        self._share = (before + (reader.bytes_read or 0)) / total
+                    yield text
+            before += size
+
+    def show(self, stage: str, done: int, total: int | None) -> None:
+        """Called by the trainer."""
+        share = done / total if total else self._share
+        self._stages.update(stage, share, f"{done:,}" + (f" of {total:,}" if total else " characters"))
