@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import bertworks
-from bertworks.cli import convert, demo, embed, fill, info, tokenizer
+from bertworks.cli import convert, corpus, demo, embed, fill, info, tokenizer
 from bertworks.cli.common import StoppedError
 from bertworks.cli.console import print_error, print_note
 from bertworks.errors import BertworksError
@@ -35,6 +35,7 @@ app.command("fill")(fill.fill)
 app.command("info")(info.info)
 app.command("convert")(convert.convert)
 app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(corpus.app, name="corpus")
 
 
 def _version(wanted: bool) -> None:
