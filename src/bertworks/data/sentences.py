@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from bertworks.errors import choice
 
 AUTO = "auto"
-SAMPLE_CHARACTERS = 4000  # enough of a text to tell its language
+SAMPLE_CHARACTERS = 2000  # enough of a text to tell its language
 HAN_SHARE = 0.2  # of the characters; Chinese texts have far more, others far fewer
 
 OPENING = frozenset("\"'“”„‘’«»‹›([{¿¡–—-*_ \t")
