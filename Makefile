@@ -54,7 +54,7 @@ types: $(VENV)/dev.stamp  ## types
 	$(BIN)/mypy
 
 bench: $(VENV)/bench.stamp  ## speed against the peers; writes benchmarks/results and docs/benchmarks
-	$(BIN)/python -m benchmarks.embed --write-docs
+	for name in embed tokenize train_tokenizer corpus pretrain; do $(BIN)/python -m benchmarks.$$name --write-docs || exit 1; done
 
 docs: $(VENV)/dev.stamp  ## run every command and code block of the README and docs
 	$(BIN)/python -m pytest tests/test_docs.py

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.embed import default_model
-from benchmarks.harness import describe_machine, rotated, summary
-from benchmarks.process import Engine
+from benchmarks.harness import describe_machine, summary
 from benchmarks.report import spread, table, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -144,17 +143,16 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace, paths: list[Path], say: Callable[[str], None]) -> dict[str, Any]:
     model = default_model()
-    engines = [Engine(name=OURS, factory=""), Engine(name=THEIRS, factory="")]  # only their order is used
     seconds: dict[str, list[float]] = {OURS: [], THEIRS: []}
     map_seconds: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         texts = unpacked(paths, Path(folder))
         text_bytes = sum(path.stat().st_size for path in texts)
         for number in range(options.rounds):
-            for engine in rotated(engines, number):
+            for name in (OURS, THEIRS) if number % 2 == 0 else (THEIRS, OURS):
                 output = Path(folder) / "output"
                 output.mkdir()
-                if engine.name == OURS:
+                if name == OURS:
                     taken, _ = timed(run_ours(paths, model, output, options.workers, sys.executable))
                     disk = corpus_facts(output / "corpus")
                 else:
@@ -162,8 +160,8 @@ def measure(options: argparse.Namespace, paths: list[Path], say: Callable[[str],
                     map_seconds.append(float(said.split()[1]))
                     peer_bytes = sum(path.stat().st_size for path in output.rglob("*.arrow"))
                 shutil.rmtree(output)
-                seconds[engine.name].append(taken)
-                say(f"round {number + 1}/{options.rounds} {engine.name}: {taken:.1f} s")
+                seconds[name].append(taken)
+                say(f"round {number + 1}/{options.rounds} {name}: {taken:.1f} s")
     ratios = [theirs / ours for theirs, ours in zip(seconds[THEIRS], seconds[OURS], strict=True)]
     map_ratios = [theirs / ours for theirs, ours in zip(map_seconds, seconds[OURS], strict=True)]
     return {

@@ -7,6 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+# What a benchmark may say of its results, as (heading, format); a check of a run has some of these keys.
+CHECKS = {
+    "max_abs_difference": ("largest difference", ".1e"),
+    "worst_cosine": ("worst cosine", ".7f"),
+    "ids": ("ids", ",.0f"),
+    "different_ids": ("ids that differ", ",.0f"),
+}
+
 
 def spread(numbers: Mapping[str, float], digits: int, scale: float = 1.0) -> str:
     """ "median (min–max)"."""
@@ -23,12 +31,13 @@ def workload_section(workload: Mapping[str, Any]) -> str:
     """One table: speed with spread, ratio to the baseline, share of the limit, memory, how right the results are."""
     one_by_one = workload["calls"] > 1
     rate = workload["matmul_flops_per_second"]
-    checked = any("check" in row for row in workload["engines"].values())
+    named = {key for row in workload["engines"].values() for key in row.get("check", {})}
+    checks = [key for key in CHECKS if key in named]
     header = ["engine", f"{workload['unit']}/s", f"speed against {workload['baseline']}"]
     header += ["milliseconds a call: median, 95 %"] if one_by_one else []
     header += ["share of matrix-multiply rate"] if workload["flops"] else []
     header += ["peak memory, MiB", "after load, MiB", "load, s"]
-    header += ["largest difference", "worst cosine"] if checked else []
+    header += [CHECKS[key][0] for key in checks]
     header += ["settings"]
     rows = []
     for name, row in workload["engines"].items():
@@ -42,9 +51,8 @@ def workload_section(workload: Mapping[str, Any]) -> str:
             cells.append(f"{row['matmul_share']['median']:.0%}")
         loaded = row["loaded_mib"]
         cells += [f"{row['peak_mib']:.0f}", "" if loaded is None else f"{loaded:.0f}", f"{row['load_seconds']:.2f}"]
-        if checked:
-            check = row.get("check", {})
-            cells += [f"{check['max_abs_difference']:.1e}", f"{check['worst_cosine']:.7f}"] if check else ["", ""]
+        check = row.get("check", {})
+        cells += [f"{check[key]:{CHECKS[key][1]}}" if key in check else "" for key in checks]
         cells.append(", ".join(f"{key} {value}" for key, value in row["settings"].items()) or "defaults")
         rows.append(cells)
     others = [o for row in workload["engines"].values() for o in row.get("others", []) if o is not None]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,23 @@ def test_an_unwritable_place_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write the tokenizer"):
         Tokenizer(tiny.bert()).save(tmp_path / "file")
+
+
+def test_a_second_tokenizer_leaves_no_file_of_the_first(tmp_path: Path) -> None:
+    Tokenizer(tiny.KINDS["gpt2"]()).save(tmp_path)
+    Tokenizer(tiny.KINDS["bert"]()).save(tmp_path)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"}
+
+
+def test_a_full_disk_leaves_the_tokenizer_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Tokenizer(tiny.KINDS["gpt2"]()).save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        Tokenizer(tiny.KINDS["bert"]()).save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from bertworks.errors import TokenizerError, UsageError
 from bertworks.text import Encoding, Tokenizer
+from bertworks.text.tokenizer import clean
 from tests.text import tiny
 
 transformers = pytest.importorskip("transformers")
 
-ANY_TEXT = st.text(st.characters(codec=None), max_size=40)  # unpaired surrogates included
+# Zero-width (non-)joiners, marks that turn the direction, letters read from the right, halves of surrogate pairs,
+# combining marks, a family of emoji, ligatures and a Chinese character; any other character as well.
+TRICKY = "\u200b\u200c\u200d\u200e\u200f\u202e\u2066\ud83d\ude00\udfff\u0301\u0308אבمرة١👨👩🏽🇸️İßﬁ中　"
+ANY_TEXT = st.text(st.sampled_from(TRICKY) | st.characters(codec=None), max_size=40)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +93,17 @@ def test_offsets_leave_out_the_space_before_a_word(tokenizer: Tokenizer) -> None
 
 
 @settings(max_examples=80, deadline=None)
+def assert_spells(tokenizer: Tokenizer, kind: str, token: str, piece: str) -> None:
+    """Assert that the characters `piece` are those that the token was made of."""
+    if kind == "bert" and token != "[UNK]":
+        normalized = tokenizer.backend.normalizer.normalize_str(clean(piece))
+        assert token.removeprefix("##") in normalized
+    if kind in ("gpt2", "roberta"):
+        spelt = tokenizer.decode([tokenizer.id(token) or 0], skip_special=False).strip()
+        if "\ufffd" not in spelt:  # a token may be a part of a character's bytes
+            assert spelt == piece
+
+
 @given(text=ANY_TEXT)
 def test_offsets_of_any_text(all_kinds: dict[str, Tokenizer], text: str) -> None:
     for kind, tokenizer in all_kinds.items():
@@ -102,12 +117,13 @@ def test_offsets_of_any_text(all_kinds: dict[str, Tokenizer], text: str) -> None
         assert (np.diff(inner.words) >= 0).all()
         for start, end, token in zip(starts.tolist(), ends.tolist(), tokenizer.tokens(inner.ids), strict=True):
             piece = text[start:end]
-            if piece:
+            if piece.strip():
                 assert not piece[0].isspace()
                 assert not piece[-1].isspace()
+                assert_spells(tokenizer, kind, token, piece)
             elif kind in ("bert", "openai-gpt"):
                 raise AssertionError(f"{token!r} stands for nothing")
-            else:  # a piece of white space, whose span was trimmed, or the space that metaspace puts before a text
+            elif not piece:  # spaces, whose span was trimmed, or the space that metaspace puts before a text
                 assert start == 0 or text[:start][-1].isspace()
         for word in encoding.word_spans():
             assert 0 <= word.start <= word.end <= len(text)

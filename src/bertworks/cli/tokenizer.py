@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,7 +95,6 @@ def train(
       bertworks tokenizer train *.txt --algorithm byte-bpe -o my-byte-bpe
       bertworks tokenizer train romaner.txt --keep-accents -o svensk
     """
-    import os
     import time
 
     from bertworks.text.train import TrainerOptions, train_tokenizer
@@ -307,10 +307,9 @@ def _check_output(output: Path, overwrite: bool) -> None:
         raise OutputError(f"{output} is a file; give the name of a directory")
     if output.is_dir() and any(output.iterdir()) and not overwrite:
         raise OutputError(f"{output} exists already and is not empty; choose another name or add --overwrite")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot write {output}: {error.strerror}") from error
+    parent = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise OutputError(f"cannot write {output}: {parent} is not a directory that you may write to")
 
 
 class _TrainingProgress:

@@ -8,18 +8,16 @@ sentence     pooling, normalisation and window of an embedding model
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from bertworks.atomic import replacing
 from bertworks.errors import CheckpointError
 from bertworks.hub.checkpoint import LoadReport, load_model, load_report, save_model
-from bertworks.hub.files import model_directory, writing
+from bertworks.hub.files import model_directory
 from bertworks.hub.resolve import resolve
-from bertworks.hub.sentence import SentenceSettings, read_settings, write_settings
+from bertworks.hub.sentence import SentenceSettings, read_settings, remove_settings, write_settings
 from bertworks.models.model import Model
 from bertworks.text.tokenizer import Tokenizer
 
@@ -79,13 +77,8 @@ def save(
     The weights are written in `dtype`, or as they are.
     """
     path = Path(directory)
-    with writing(path):
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path, prefix=".tokenizer-") as made:
-            tokenizer.save(made, model_max_length=_window(model, settings))
-            for file in sorted(Path(made).iterdir()):
-                with replacing(path / file.name) as temporary:
-                    file.rename(temporary)
+    tokenizer.save(path, model_max_length=_window(model, settings))
+    remove_settings(path)  # those of an embedding model that was here before are not this one's
     if settings is not None:
         write_settings(path, settings, model.hidden_size)
     save_model(model, path, dtype=dtype)  # last, because config.json is what makes a directory a model

@@ -84,8 +84,8 @@ class Encoding:
     def word_spans(self, sequence: int = 0) -> list[Word]:
         """The words of text `sequence` in order.
 
-        A word's span runs from its first to its last visible character; a word of white space alone (byte-level
-        tokenizers have such) has an empty span. In a window that begins or ends inside a word, the span covers the
+        A word's span runs from its first to its last visible character; a word of spaces alone (byte-level tokenizers
+        have such) has an empty span. In a window that begins or ends inside a word, the span covers the
         tokens present.
         """
         positions = self.positions(sequence)
@@ -112,10 +112,15 @@ def visible_span(offsets: Ints) -> tuple[int, int]:
 
 
 def trim_span(text: str, start: int, end: int) -> tuple[int, int]:
-    """`start, end` without the white space at either side; an empty span at `end` where there is nothing else."""
-    stripped = text[start:end].lstrip()
+    """`start, end` without the white space at either side.
+
+    A piece of nothing but spaces has an empty span at `end`; one that stands for another kind of white space (a line
+    end, an ideographic space) keeps its span, as in `tokenizers`.
+    """
+    piece = text[start:end]
+    stripped = piece.lstrip()
     if not stripped:
-        return end, end
+        return (start, end) if piece.strip(" ") else (end, end)
     return end - len(stripped), end - len(stripped) + len(stripped.rstrip())
 
 

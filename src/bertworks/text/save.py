@@ -3,23 +3,29 @@
 `tokenizer.json` holds everything; yet `transformers` rebuilds the classes it knows from the vocabulary and the
 switches in `tokenizer_config.json`, so these must say the same. A pipeline that no such class can rebuild is saved as
 `PreTrainedTokenizerFast`, which takes `tokenizer.json` as it is.
+
+Everything is written beside the final names first, so that a full disk leaves what was there before untouched.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
+from bertworks.atomic import replacing
 from bertworks.errors import OutputError
 from bertworks.text.specials import Specials
 from bertworks.text.template import Template
 
 UNLIMITED = 10**30  # how published files spell "no longest input"
 PLAIN_CLASS = "PreTrainedTokenizerFast"
+VOCABULARY_FILES = ("vocab.txt", "vocab.json", "merges.txt")
 GENERIC_CLASSES = (PLAIN_CLASS, "TokenizersBackend", "PreTrainedTokenizer")
 
 
@@ -32,20 +38,38 @@ def write_directory(
     config: Mapping[str, Any],
     model_max_length: int | None,
 ) -> None:
-    """Write tokenizer.json, tokenizer_config.json, special_tokens_map.json, and vocabulary files where usual."""
+    """Write tokenizer.json, tokenizer_config.json, special_tokens_map.json, and vocabulary files where usual.
+
+    Vocabulary files of an earlier tokenizer that this one does not have are removed: they would contradict it.
+    """
     spec = json.loads(backend.to_str())
-    kind = spec["model"]["type"]
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        backend.save(str(directory / "tokenizer.json"))
-        _write(directory / "tokenizer_config.json", _config(spec, specials, template, config, model_max_length))
-        _write(directory / "special_tokens_map.json", _special_tokens_map(spec, specials))
-        if kind in ("WordPiece", "BPE"):
-            backend.model.save(str(directory))  # vocab.txt, or vocab.json and merges.txt
+        with tempfile.TemporaryDirectory(dir=directory, prefix=".tokenizer-") as folder:
+            made = Path(folder)
+            with _explained():
+                backend.save(str(made / "tokenizer.json"))
+                if spec["model"]["type"] in ("WordPiece", "BPE"):
+                    backend.model.save(folder)  # vocab.txt, or vocab.json and merges.txt
+            _write(made / "tokenizer_config.json", _config(spec, specials, template, config, model_max_length))
+            _write(made / "special_tokens_map.json", _special_tokens_map(spec, specials))
+            written = sorted(made.iterdir())
+            for file in written:
+                with replacing(directory / file.name) as temporary:
+                    file.rename(temporary)
+        for name in {*VOCABULARY_FILES} - {file.name for file in written}:
+            (directory / name).unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(f"{directory}: cannot write the tokenizer ({error})") from error
-    except Exception as error:  # the library raises bare Exception where it cannot write
-        raise OutputError(f"{directory}: cannot write the tokenizer ({error})") from error
+        raise OutputError(f"{directory}: cannot write the tokenizer ({error.strerror or error})") from error
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """The library raises a bare Exception where it cannot write."""
+    try:
+        yield
+    except Exception as error:
+        raise OSError(str(error)) from error
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
