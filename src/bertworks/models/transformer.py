@@ -199,7 +199,7 @@ class Transformer(nn.Module):
         x = self.embeddings(batch, places)  # (T, H)
         sights = _Sights(self, batch.layout, positions, places, cache)
         if 0 in wanted:
-            hidden.layers[0] = x if rows is None else x[rows.index]
+            hidden.layers[0] = x if rows is None else rows.take(x)
         memory_plan: Plan | None = None
         for layer in range(1, top + 1):
             is_top = layer == top
@@ -228,7 +228,7 @@ class Transformer(nn.Module):
                 kept = x
                 if layer == self.config.num_hidden_layers and self.final_norm is not None:
                     kept = self.final_norm(x)
-                hidden.layers[layer] = kept if rows is None or is_top else kept[rows.index]
+                hidden.layers[layer] = kept if rows is None or is_top else rows.take(kept)
         if cache is not None:
             cache.end(batch.layout)
         return hidden
@@ -269,7 +269,7 @@ class _Sights:
                 key_positions = keys.positions(device)
             elif rows is None:
                 query_positions = key_positions = None  # prompts start at 0
-        query_places = self.places if rows is None else self.places[rows.index]
+        query_places = self.places if rows is None else rows.take(self.places)
         if rows is not None:
             query_positions = query_places
             key_positions = self.places if key_positions is None else key_positions
@@ -281,7 +281,7 @@ class _Sights:
             key_angles = rotary_angles(self.places, head_size=self.stack.head_size, theta=theta)
             query_angles = key_angles
             if rows is not None:
-                query_angles = (key_angles[0][rows.index], key_angles[1][rows.index])
+                query_angles = (rows.take(key_angles[0]), rows.take(key_angles[1]))
         plan = make_plan(
             self.layout if rows is None else rows.layout,
             keys,

@@ -14,6 +14,7 @@ Legend: T tokens in the packed batch, H hidden, N heads, D head size, n sequence
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -194,19 +195,14 @@ class MultiHeadAttention(nn.Module):
             keys = rotate(keys, key_angles)
         if cache is not None and not self.cross:
             keys, values = cache.extend(keys, values)
-        contexts = []
-        for span, bias, distance, causal in zip(plan.spans, plan.biases, plan.distances, plan.causal, strict=True):
-            contexts.append(
-                self._attend(
-                    _dense(queries, span.query_start, span.count, span.query_length),
-                    _dense(keys, span.key_start, span.count, span.key_length),
-                    _dense(values, span.key_start, span.count, span.key_length),
-                    bias,
-                    distance,
-                    causal,
-                    weights,
-                )
-            )
+        query_places = [(span.query_start, span.count, span.query_length) for span in plan.spans]
+        key_places = [(span.key_start, span.count, span.key_length) for span in plan.spans]
+        dense = zip(_dense(queries, query_places), _dense(keys, key_places), _dense(values, key_places), strict=True)
+        extras = zip(plan.biases, plan.distances, plan.causal, strict=True)
+        contexts = [
+            self._attend(*states, bias, distance, causal, weights)
+            for states, (bias, distance, causal) in zip(dense, extras, strict=True)
+        ]
         context = contexts[0] if len(contexts) == 1 else torch.cat(contexts) if contexts else queries
         return self.out(context.reshape(len(queries), self.num_heads * self.head_size))
 
@@ -215,7 +211,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         heads = (self.num_heads, self.head_size)
         if self.cross:
-            queries = self.query(x if rows is None else x[rows.index]).unflatten(-1, heads)
+            queries = self.query(x if rows is None else rows.take(x)).unflatten(-1, heads)
             if cache is not None and cache.keys is not None and cache.values is not None:
                 return queries, cache.keys, cache.values
             if memory is None:
@@ -229,7 +225,7 @@ class MultiHeadAttention(nn.Module):
             return queries, keys, values
         size = self.num_heads * self.head_size  # the first third of the matrix makes queries, the rest keys and values
         weight, bias = self.qkv.weight, self.qkv.bias
-        queries = F.linear(x[rows.index], weight[:size], None if bias is None else bias[:size])
+        queries = F.linear(rows.take(x), weight[:size], None if bias is None else bias[:size])
         both = F.linear(x, weight[size:], None if bias is None else bias[size:])
         keys, values = both.unflatten(-1, (2, *heads)).unbind(1)
         return queries.unflatten(-1, heads), keys, values
@@ -270,9 +266,25 @@ class MultiHeadAttention(nn.Module):
         return context.transpose(1, 2).reshape(-1, self.num_heads, self.head_size)
 
 
-def _dense(flat: Tensor, start: int, count: int, length: int) -> Tensor:
-    """The span's piece of a flat (T, N, D) tensor as (n, N, L, D); a view, no copy. A cache comes as (n, L, N, D)."""
+def _dense(flat: Tensor, places: Sequence[tuple[int, int, int]]) -> list[Tensor]:
+    """The pieces of a flat (T, N, D) tensor at (start, count, length), in ascending order, each as (n, N, L, D).
+
+    Views, no copies. The tensor is split once, not sliced piece by piece: the gradient of a slice is as large as the
+    whole, that of a split is its pieces joined. A cache comes as (n, L, N, D).
+    """
     if flat.dim() == 4:
-        return flat.transpose(1, 2)
-    piece = flat[start : start + count * length]
-    return piece.unflatten(0, (count, length)).transpose(1, 2)
+        return [flat.transpose(1, 2)] * len(places)
+    sizes, wanted, end = [], [], 0
+    for start, count, length in places:
+        if start > end:  # sequences without queries
+            sizes.append(start - end)
+        wanted.append(len(sizes))
+        sizes.append(count * length)
+        end = start + count * length
+    if end < len(flat):
+        sizes.append(len(flat) - end)
+    pieces = flat.split(sizes) if len(sizes) > 1 else [flat]
+    return [
+        pieces[number].unflatten(0, (count, length)).transpose(1, 2)
+        for number, (_, count, length) in zip(wanted, places, strict=True)
+    ]

@@ -132,7 +132,7 @@ class Block(nn.Module):
                 weights=weights,
             )
 
-        residual = x if rows is None else x[rows.index]
+        residual = x if rows is None else rows.take(x)
         if self.pre_norm:
             x = self._add(residual, attend(self.attention_norm(x)))
             if self.cross and memory_plan is not None:

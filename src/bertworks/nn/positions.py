@@ -15,9 +15,11 @@ A *distance* is the key's place minus the query's, of shape (n or 1, Lq, Lk).
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 def sinusoids(num_positions: int, size: int) -> Tensor:
@@ -106,16 +108,36 @@ class RelativeKeys(nn.Module):
 
 
 def rotary_angles(positions: Tensor, *, head_size: int, theta: float) -> tuple[Tensor, Tensor]:
-    """positions (T,) -> cosines and sines, each (T, 1, D), for `rotate`."""
+    """positions (T,) -> cosines and sines, each (T, 1, D/2), for `rotate`."""
     rate = 1.0 / theta ** (torch.arange(0, head_size, 2, device=positions.device, dtype=torch.float32) / head_size)
-    angle = positions.float()[:, None] * rate  # (T, D/2)
-    angle = torch.cat((angle, angle), dim=-1)[:, None, :]  # (T, 1, D)
+    angle = (positions.float()[:, None] * rate)[:, None]  # (T, 1, D/2)
     return angle.cos(), angle.sin()
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     """Turn each pair (x_i, x_{i+D/2}) of x (T, N, D) by its token's angle."""
     cos, sin = (angle.to(x.dtype) for angle in angles)
-    half = x.shape[-1] // 2
-    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
-    return x * cos + turned * sin
+    if torch.is_grad_enabled() and x.requires_grad:
+        turned: Tensor = _Rotation.apply(x, cos, sin)
+        return turned
+    return _turn(x, cos, sin)
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class _Rotation(torch.autograd.Function):
+    """A rotation's gradient is the rotation back, which PyTorch cannot know: by itself it takes three times as long."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _turn(x, cos, sin)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return _turn(gradient, cos, -sin), None, None
