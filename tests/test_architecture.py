@@ -18,15 +18,17 @@ FILES = sorted(SOURCE.rglob("*.py"))
 BELOW: dict[str, tuple[str, ...]] = {
     "errors": (),
     "atomic": ("errors",),
+    "workers": ("errors",),
     "config": ("errors",),
-    "text": ("config", "atomic"),
+    "page": (),
+    "text": ("config", "atomic", "workers"),
     "nn": ("errors",),
     "data": ("text",),
     "models": ("nn", "config"),
     "hub": ("models", "text"),
     "objectives": ("models", "data", "text"),
     "tasks": ("models", "data", "text"),
-    "train": ("objectives", "tasks", "hub"),
+    "train": ("objectives", "tasks", "hub", "page"),
     "infer": ("hub", "models", "tasks", "text"),
     "serve": ("infer",),
     "studio": ("serve", "infer"),
@@ -34,7 +36,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "ray": ("infer",),
     "cli": ("train", "infer", "serve", "studio", "sklearn", "ray"),
 }
-WITHOUT_TORCH = ("errors", "atomic", "config", "text", "data", "cli")
+WITHOUT_TORCH = ("errors", "atomic", "workers", "config", "page", "text", "data", "cli")
 NEVER = ("transformers", "sentence_transformers")
 MAX_LINES = 600
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,13 @@ def cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_DEDUP_LOGS", "0")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        patch.setenv("PYTHONPATH", str(ROOT / "src"))  # the workers' too
         ray.init(
             num_cpus=2,
             include_dashboard=False,
             log_to_driver=False,
             logging_level="ERROR",
             object_store_memory=100 * 2**20,
-            runtime_env={"env_vars": {"PYTHONPATH": path}},
         )
         yield
         ray.shutdown()
@@ -81,6 +79,18 @@ def test_a_stopped_local_build_is_continued(
     report = build_on_ray(files, tokenizer, tmp_path / "out", options)
     assert report.resumed.documents > 0
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_another_tokenizer_at_the_same_place(cluster: None, tmp_path: Path, tokenizer: Path) -> None:
+    """The cluster's processes outlive a build; none may still use the tokenizer of the one before."""
+    from bertworks.ray import build_corpus as build_on_ray
+
+    files = [write_documents(tmp_path / f"{n}.txt", many(4 + n)) for n in range(4)]
+    build_on_ray(files, tokenizer, tmp_path / "out")
+    other = tokenizer_directory(tmp_path / "other", "gpt2")
+    build_on_ray(files, other, tmp_path / "out", restart=True)
+    build_corpus(files, other, tmp_path / "local", engine=LocalEngine(1))
+    assert contents(tmp_path / "out") == contents(tmp_path / "local")
 
 
 def test_errors_are_ours(cluster: None, tmp_path: Path, tokenizer: Path) -> None:

@@ -30,10 +30,15 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a small file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small UTF-8 file atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
 
 
 def sync_directory(path: Path) -> None:

@@ -4,16 +4,16 @@
 core, the results come back in the order of the inputs, and this process writes the shards. They are the same bytes as
 those of a local build, and an unfinished build can be continued by either.
 
-Every machine must see the inputs and the tokenizer under the same paths (a network file system, or one machine) and
-have Bertworks installed. A task takes a whole file, so give at least as many files as cores. Ray itself is not
-installed with Bertworks: `pip install 'bertworks[ray]'`.
+Every machine must see the inputs and the output directory, where the tokenizer waits, under the same paths (a network
+file system, or one machine) and have Bertworks installed. A task takes a whole file, so give at least as many files as
+cores. Ray itself is not installed with Bertworks: `pip install 'bertworks[ray]'`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from bertworks.data.corpus.build import InputFacts, Report, input_facts
 from bertworks.data.corpus.build import build_corpus as build_with
 from bertworks.data.corpus.documents import Place, read_blocks
 from bertworks.data.corpus.encode import EncodedBlock, Encoder
+from bertworks.data.corpus.layout import file_sha256
 from bertworks.data.corpus.options import CorpusOptions
 from bertworks.data.source import STANDARD_INPUT
 from bertworks.errors import BertworksError, DataError, UsageError
@@ -76,7 +77,11 @@ class RayEngine:
             raise UsageError("standard input (-) cannot be read by a cluster; give files")
         task = ray.remote(_facts)
         rows = ray.get([task.remote(str(Path(path).absolute())) for path in paths])
-        return [InputFacts(**_unless_error(row)) for row in rows]
+        facts = [InputFacts(**_unless_error(row)) for row in rows]
+        for path, found in zip(paths, facts, strict=True):
+            if found.size is None:
+                raise UsageError(f"{path} is a pipe, which a cluster cannot read; give files")
+        return facts
 
     def encode(
         self, paths: Sequence[str], tokenizer: Path, options: CorpusOptions, start: Place
@@ -85,6 +90,7 @@ class RayEngine:
         import ray.data
 
         absolute = [str(Path(path).absolute()) for path in paths]
+        digest = "".join(file_sha256(path) for path in sorted(tokenizer.iterdir()))
         items = [{"file": number} for number in range(start.file, len(paths))]
         context = ray.data.DataContext.get_current().copy()
         context.execution_options.preserve_order = True
@@ -97,6 +103,7 @@ class RayEngine:
                 fn_kwargs={
                     "paths": absolute,
                     "tokenizer": str(tokenizer.absolute()),
+                    "digest": digest,
                     "options": dataclasses.asdict(options),
                     "start": dataclasses.asdict(start),
                 },
@@ -116,22 +123,30 @@ def _facts(path: str) -> dict[str, Any]:
 
 
 def _encode_file(
-    batch: dict[str, Any], paths: list[str], tokenizer: str, options: dict[str, Any], start: dict[str, int]
+    batch: dict[str, Any],
+    paths: list[str],
+    tokenizer: str,
+    digest: str,
+    options: dict[str, Any],
+    start: dict[str, int],
 ) -> Iterator[dict[str, Any]]:
     settings, first = CorpusOptions(**options), Place(**start)
     for number in batch["file"].tolist():
         place = first if number == first.file else Place(number)
         try:
-            encoder = _encoder(tokenizer, settings)
+            encoder = _encoder(tokenizer, digest, settings)
             for block in read_blocks(paths, settings, place, stop_file=number + 1):
                 yield _to_row(encoder.encode(block))
         except BertworksError as error:
             yield {**_to_row(None), "error": [str(error)]}
 
 
-@cache
-def _encoder(tokenizer: str, options: CorpusOptions) -> Encoder:
-    """One per process, however many files it is given."""
+@lru_cache(maxsize=1)
+def _encoder(tokenizer: str, digest: str, options: CorpusOptions) -> Encoder:
+    """One per process, however many files it is given.
+
+    Processes outlive a build, and a later one may put another tokenizer under the same path: hence the digest.
+    """
     return Encoder(tokenizer, options)
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from bertworks.cli import corpus as corpus_command
 from bertworks.cli.main import main
-from bertworks.data.corpus import Corpus
+from bertworks.data.corpus import Corpus, Report
+from bertworks.data.corpus.writer import Totals
 from tests.data.corpus_helpers import DOCUMENTS, tokenizer_directory, write_documents
 
 Said = pytest.CaptureFixture[str]
@@ -66,6 +67,9 @@ def test_standard_input(place: Path, capsys: Said, monkeypatch: pytest.MonkeyPat
     assert main([*BUILD, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
     assert Path("piped/shard-00000.bin").read_bytes() == Path("out/shard-00000.bin").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Another text.")))
+    assert main(command) == 2, "it must not be taken for the text that is there"
+    assert "whether this is the same text cannot be told; use --restart" in capsys.readouterr().err
     rows = "".join(json.dumps({"body": text, "n": 1}) + "\n" for text in DOCUMENTS)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(rows.encode())))
     assert main([*command, "--restart", "--format", "jsonl", "--text-column", "body"]) == 0
@@ -75,7 +79,7 @@ def test_standard_input(place: Path, capsys: Said, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--tokenizer", "nowhere"], "nowhere: no such directory"),
+        (["--tokenizer", "./nowhere"], "directory nowhere does not exist"),
         (["--document", "page"], "unknown document 'page'; allowed: blank-line, row, file"),
         (["--language", "se"], "unknown language 'se'"),
         (["--workers", "0"], "invalid value for '--workers'"),
@@ -122,6 +126,17 @@ def test_ctrl_c(place: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> N
     assert "finished shards are kept in out.part; the same command continues" in said
     assert not Path("out").exists()
     assert main([*BUILD, "--shard-tokens", "50"]) == 0
+
+
+def test_progress_of_a_build_that_was_all_but_done() -> None:
+    totals = Totals(text_bytes=100, tokens=10)
+    report = Report(Path("out"), totals, bytes_read=100, bytes_total=100, resumed=totals)
+    corpus_command.BuildProgress(quiet=True).show(report)
+
+
+def test_an_alias_names_a_tokenizer(place: Path) -> None:
+    assert main([*BUILD, "--tokenizer", "minilm", "--quiet"]) == 0
+    assert Corpus.open("out").vocab_size == 30_522
 
 
 def test_progress_lines(place: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_stopped_and_continued(
     assert not (tmp_path / "out.npy").exists()
 
     assert main([*command, "--layers", "first"]) == 2
-    assert "layers: 'last' there, 'first' now" in capsys.readouterr().err
+    assert "layers: last there, first now" in capsys.readouterr().err
 
     model.stop_at = None
     assert main([*command, "--json"]) == 0
@@ -210,7 +210,7 @@ def test_a_retrained_model_does_not_continue(
     command = ["embed", str(lines), "-o", str(tmp_path / "out.npy"), "--model", str(directory)]
     model.stop_at = 0
     assert main(command) == 130
-    assert "no rows were finished" in capsys.readouterr().err
+    assert "no row was finished" in capsys.readouterr().err
     from bertworks.cli.embed import _model_identity
 
     before = _model_identity(str(directory))

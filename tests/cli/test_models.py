@@ -45,6 +45,7 @@ def test_convert_round_trip(run, minilm_directory, tmp_path):
     assert code == 2
     assert "exists already; choose another name or add --overwrite" in err
     assert run("convert", "minilm", tmp_path / "full", "--overwrite")[0] == 0
+    assert (tmp_path / "full" / "modules.json").exists()
 
 
 def test_convert_old_bin_to_safetensors(run, weights_minidata, tmp_path):
@@ -58,6 +59,11 @@ def test_convert_old_bin_to_safetensors(run, weights_minidata, tmp_path):
         "tokenizer_config.json",
         "vocab.txt",
     ]
+    stale = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+    for name in stale:  # what an embedding model that was there before would leave
+        (tmp_path / "albert" / name).write_text("[]")
+    assert run("convert", weights_minidata, tmp_path / "albert", "--overwrite")[0] == 0
+    assert not any((tmp_path / "albert" / name).exists() for name in stale)
     code, out, _ = run("fill", "北京是中国的首[MASK]。", "--model", tmp_path / "albert", "--json", "--top-k", 2)
     assert code == 0
     ((best, second),) = json.loads(out)

@@ -1,6 +1,7 @@
 """`bertworks tokenizer train | encode | compare` as a user types them."""
 
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,50 @@ def test_wrong_use_gets_one_sentence(run, corpus, tmp_path):
     for words, arguments in [
         ("unknown algorithm 'unigram'", ["train", corpus, "--algorithm", "unigram", "-o", tmp_path / "a"]),
         ("exists already and is not empty", ["train", corpus, "-o", full]),
-        ("no words to learn from", ["train", empty, "-o", tmp_path / "b", "--workers", 1]),
+        ("there is no text in", ["train", empty, "-o", tmp_path / "b", "--workers", 1]),
         ("vocabulary", ["train", corpus, "--vocab-size", 3, "-o", tmp_path / "c", "--workers", 1]),
         ("missing.txt", ["train", tmp_path / "missing.txt", "-o", tmp_path / "d", "--workers", 1]),
         ("holds no words to compare on", ["compare", "minilm", "--text", empty]),
+        ("there is no directory", ["compare", "minilm", "--text", corpus, "-o", tmp_path / "no" / "page.html"]),
+        ("cannot write /proc/page.html", ["compare", "minilm", "--text", corpus, "-o", "/proc/page.html", "-q"]),
     ]:
         code, _, err = run("tokenizer", *arguments)
         assert code == 2, arguments
         assert words in err
         assert len(err.strip().splitlines()) == 1
+
+
+def test_bad_files_leave_nothing(run, corpus, tmp_path):
+    packed = lzma.compress(TEXT.encode() * 50)
+    for name, content, words in [
+        ("blank.txt", b"\n \n", "there is no text in"),
+        ("binary.txt", b"the cat\n\x7fELF\0", "binary.txt:2: has a NUL byte at column 5: this is not a text file"),
+        ("latin.txt", b"the cat\n\xe5\n", "latin.txt:2: is not valid utf-8 (0xe5 at byte 1 of the line)"),
+        ("cut.txt.xz", packed[: len(packed) // 2], "the compressed file is damaged or cut off"),
+        ("twice.csv", b"text,text\na,b\n", "twice.csv:1: the column name 'text' occurs twice"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        files = [tmp_path / name] if name == "blank.txt" else [corpus, tmp_path / name]
+        code, out, err = run("tokenizer", "train", *files, "-o", tmp_path / "made", "--workers", 1)
+        assert (code, out) == (2, "")
+        assert words in err
+        assert str(tmp_path / name) in err
+        assert len(err.strip().splitlines()) == 1
+        assert not (tmp_path / "made").exists()
+    # A name that is wrong is told before the files in front of it are read.
+    (tmp_path / "binary.txt").write_bytes(b"\0")
+    code, _, err = run("tokenizer", "train", tmp_path / "binary.txt", tmp_path / "none.txt", "-o", tmp_path / "made")
+    assert code == 2
+    assert "none.txt: no such file" in err
+
+
+def test_reading_options(run, tmp_path):
+    table = tmp_path / "table"
+    table.write_text("1,the cat sat\n2,the cats sit\n" * 20, encoding="utf-8")
+    how = ["--format", "csv", "--no-header", "--text-column", "2"]
+    made = tmp_path / "made"
+    code, out, _ = run("tokenizer", "train", table, *how, "--vocab-size", 30, "-o", made, "--workers", 1, "--quiet")
+    assert (code, out) == (0, "")
+    code, out, _ = run("tokenizer", "compare", made, "--text", table, *how, "--json")
+    assert code == 0
+    assert json.loads(out)[0]["words"] == 120

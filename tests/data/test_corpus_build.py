@@ -26,11 +26,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertworks.data.corpus import Corpus, CorpusOptions, LocalEngine, build_corpus
+from bertworks.data.corpus import build as build_module
 from bertworks.data.corpus import documents as documents_module
-from bertworks.data.corpus import unfinished as unfinished_module
-from bertworks.data.corpus.documents import Block, Place, read_blocks
+from bertworks.data.corpus.documents import Block, Place, check_inputs, read_blocks
 from bertworks.data.corpus.encode import Encoder
 from bertworks.data.corpus.layout import MAX_SENTENCE_TOKENS
+from bertworks.data.unfinished import JOURNAL, STATE
 from bertworks.errors import BertworksError, DataError, OutputError, TokenizerError, UsageError
 from tests.data.corpus_helpers import DOCUMENTS, contents, many, tokenizer_directory, write_documents
 
@@ -129,6 +130,9 @@ def test_what_a_document_can_be(tmp_path: Path) -> None:
         blocks_of(tmp_path / "b.json")
     with pytest.raises(DataError, match="unknown format 'xml'"):
         blocks_of(tmp_path / "c.txt", file_format="xml")
+    with pytest.raises(UsageError, match=r"c.txt is a text file and has no columns; leave out --text-column"):
+        check_inputs([str(tmp_path / "c.txt")], CorpusOptions(text_column="body"))
+    check_inputs([str(tmp_path / "c.txt"), str(tmp_path / "a.csv")], CorpusOptions(text_column="body"))
     with pytest.raises(UsageError, match="unknown document 'line'; allowed: blank-line, row, file"):
         CorpusOptions(document="line")
     with pytest.raises(UsageError, match="shard_tokens must be from 1"):
@@ -353,11 +357,27 @@ def _processes_with(text: str) -> list[str]:
     return found
 
 
+def test_a_stop_after_the_rename_leaves_nothing_behind(
+    tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_documents(tmp_path / "t.txt", many(9))
+    options = {"shard_tokens": 60, "drop_duplicates": True}
+    whole = contents(build([file], tokenizer, tmp_path / "whole", **options).directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module, "_tidy", lambda final: None)  # killed before it
+        build([file], tokenizer, tmp_path / "corpus", shard_tokens=70)
+        build([file], tokenizer, tmp_path / "corpus", restart=True, **options)
+    assert contents(tmp_path / "corpus").keys() > whole.keys()
+    build([file], tokenizer, tmp_path / "corpus", **options)
+    assert contents(tmp_path / "corpus") == whole
+    assert not (tmp_path / "corpus" / "replaced").exists()
+
+
 def test_two_builds_at_once(tmp_path: Path, tokenizer: Path) -> None:
     file = write_documents(tmp_path / "t.txt", many(3))
 
     def second(_: Any) -> None:
-        with pytest.raises(OutputError, match="another build is writing"):
+        with pytest.raises(OutputError, match="another run is writing"):
             build([file], tokenizer, tmp_path / "corpus")
 
     build([file], tokenizer, tmp_path / "corpus", progress=second)
@@ -376,7 +396,7 @@ def test_changes_are_noticed(tmp_path: Path, tokenizer: Path) -> None:
         patch.setattr(documents_module, "BLOCK_CHARACTERS", 100)
         with pytest.raises(KeyboardInterrupt):
             build([file], tokenizer, tmp_path / "corpus", engine=StoppingEngine(3, KeyboardInterrupt()), **options)
-    for state in ("unfinished build", "holds a corpus"):
+    for state in ("unfinished run", "holds a corpus"):
         refused(rf"{state} that differs .*tokenizer.json: sha256 \w+ there, sha256 \w+ now", other)
         refused(rf"{state} that differs from this one \(shard tokens: 60 there, 61 now\)", shard_tokens=61)
         refused(rf"{state} that differs .*drop duplicates: false there, true now", drop_duplicates=True)
@@ -385,9 +405,11 @@ def test_changes_are_noticed(tmp_path: Path, tokenizer: Path) -> None:
         refused(rf"{state} that differs .*input 1: t.txt \(\d+ bytes, sha256 \w+\) there, t.txt .* now\).*--restart")
         file.write_text(content)
         build([file], tokenizer, tmp_path / "corpus", **options)
+    (tmp_path / "corpus.old").mkdir()
     new = build([file], other, tmp_path / "corpus", restart=True)
     assert new.vocab_size == 400
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "other", "t.txt"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["corpus", "corpus.old", "other", "t.txt"], "what the user calls .old is the user's"
 
 
 def test_a_finished_corpus_is_left_alone(tmp_path: Path, tokenizer: Path) -> None:
@@ -413,7 +435,7 @@ def test_what_is_not_ours_is_not_touched(tmp_path: Path, tokenizer: Path) -> Non
         for output, message in (
             (tmp_path / "mine", "something that is not a corpus is there"),
             (file, "something that is not a corpus is there"),
-            (tmp_path / "yours", "is in the way and is not an unfinished build"),
+            (tmp_path / "yours", "is in the way and is not an unfinished run"),
             (tmp_path / "no" / "where", "there is no directory"),
         ):
             with pytest.raises(OutputError, match=message):
@@ -436,13 +458,13 @@ def test_a_damaged_state_and_a_lost_shard(tmp_path: Path, tokenizer: Path, monke
 
     stop()
     (part / "shard-00001.bin").write_bytes(b"cut")
-    with (part / unfinished_module.JOURNAL).open("ab") as journal:
+    with (part / JOURNAL).open("ab") as journal:
         journal.write(b'{"file": "shard-0')
     whole = contents(build([file], tokenizer, tmp_path / "whole", shard_tokens=60).directory)
     assert contents(build([file], tokenizer, tmp_path / "corpus", shard_tokens=60).directory) == whole
     shutil.rmtree(tmp_path / "corpus")
     stop()
-    (part / unfinished_module.STATE).write_text("{")
+    (part / STATE).write_text("{")
     with pytest.raises(OutputError, match=r"whose state.json is damaged; use --restart"):
         build([file], tokenizer, tmp_path / "corpus", shard_tokens=60)
 

@@ -205,7 +205,7 @@ def test_a_damaged_tail_is_made_again(tmp_path: Path, damage: str) -> None:
     output.append(vector_rows(0, 3))
     output.append(vector_rows(3, 3))
     output.close()
-    journal, last = output.part / "chunks.jsonl", output.part / "00000001.chunk"
+    journal, last = output.part / "journal.jsonl", output.part / "00000001.chunk"
     if damage == "cut journal line":
         journal.write_bytes(journal.read_bytes()[:-5])
     elif damage == "short chunk":
@@ -249,7 +249,7 @@ def test_other_settings_are_not_continued(tmp_path: Path) -> None:
     other = {**SETTINGS, "layers": "first"}
     with pytest.raises(OutputError) as caught:
         ResumableOutput(path, "vector", other)
-    assert "(layers: 'last' there, 'first' now); use --restart to drop it" in str(caught.value)
+    assert "(layers: last there, first now); use --restart to drop it" in str(caught.value)
     with ResumableOutput(path, "vector", SETTINGS) as output:
         assert output.rows == 3, "a refused run must not have touched the parts"
     with ResumableOutput(path, "vector", other, restart=True) as output:

@@ -252,7 +252,15 @@ def test_broken_csv(tmp_path: Path) -> None:
     path.write_text('text,n\ngood,1\n"never closed,2\n', encoding="utf-8")
     assert f"{path}:3: is not valid csv" in refused(path, text_column="text")
     path.write_text("text,text\na,b\n", encoding="utf-8")
-    assert "the column name 'text' occurs twice" in refused(path)
+    assert f"{path}:1: the column name 'text' occurs twice in the header" in refused(path)
+
+
+@pytest.mark.parametrize("column", [None, "text", "id"])
+def test_a_parquet_file_with_a_name_twice(tmp_path: Path, column: str | None) -> None:
+    columns = [pa.array(["a"]), pa.array(["b"]), pa.array([1])]
+    pq.write_table(pa.Table.from_arrays(columns, names=["text", "text", "id"]), tmp_path / "a.parquet")
+    message = refused(tmp_path / "a.parquet", text_column=column)
+    assert message == f"{tmp_path / 'a.parquet'}: the column name 'text' occurs twice; rename one of the two"
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.xz"])

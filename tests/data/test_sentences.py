@@ -93,6 +93,12 @@ def test_languages_are_told_apart() -> None:
     assert split(mixed, "en") != [mixed]
 
 
+def test_labels_and_initials_without_end() -> None:
+    assert split("Contents\n  1. Introduction\n  IV. The mill") == ["Contents", "1. Introduction", "IV. The mill"]
+    initials = "I. " * 100_000  # one sentence that never ends, with a possible end after every word
+    assert split(initials) == [initials.strip()]
+
+
 def test_an_unknown_language() -> None:
     with pytest.raises(UsageError, match="unknown language 'de'; allowed: en, sv, zh, auto"):
         sentence_spans("Nun denn.", "de")

@@ -69,6 +69,11 @@ def test_a_directory_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert resolve("~/org") == tmp_path / "org"
 
 
+def test_a_directory_has_no_revisions(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"is a directory, which has no revisions; leave out the revision 'v1\.0'"):
+        resolve(tmp_path, "v1.0")
+
+
 @pytest.mark.parametrize("name", ["./nowhere", "/no/where", "~/no/such/model", "a/b/c", "no\\where", Path("nowhere")])
 def test_a_path_that_is_not_there(name: str | Path) -> None:
     with pytest.raises(CheckpointError, match="does not exist"):

@@ -218,6 +218,36 @@ def test_damaged_configuration(tmp_path: Path, content: bytes) -> None:
         read_source(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["tokenizer.json", "vocab.txt"])
+@pytest.mark.parametrize("key", ["do_lower_case", "strip_accents", "tokenize_chinese_chars"])
+def test_switches_are_true_or_false(tmp_path: Path, kind: str, key: str) -> None:
+    if kind == "vocab.txt":
+        tiny.write_vocabulary(tiny.bert(), tmp_path)
+    else:
+        tiny.bert().save(str(tmp_path / kind))
+    plain = read_source(tmp_path).backend.encode("Där 河 The river").ids
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({key: "yes"}))
+    with pytest.raises(TokenizerError, match=rf"tokenizer_config\.json: {key} is 'yes'; it must be true or false"):
+        read_source(tmp_path)
+    path.write_text(json.dumps({key: None}))
+    assert read_source(tmp_path).backend.encode("Där 河 The river").ids == plain
+
+
+def test_byte_level_switches_are_true_or_false(tmp_path: Path) -> None:
+    tiny.gpt2().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"add_prefix_space": 1}')
+    with pytest.raises(TokenizerError, match="add_prefix_space is 1; it must be true or false"):
+        read_source(tmp_path)
+
+
+@pytest.mark.parametrize("entries", [{"x": {"content": "[A]"}}, {"400": {}}, {"400": "[A]"}, ["[A]"]])
+def test_damaged_lists_of_added_tokens(tmp_path: Path, entries: object) -> None:
+    tiny.write_vocabulary(tiny.bert(), tmp_path, added_tokens_decoder=entries)
+    with pytest.raises(TokenizerError, match="the list of added tokens is damaged"):
+        read_source(tmp_path)
+
+
 def test_damaged_vocabularies(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_bytes(b"[UNK]\n\xff\n")
     with pytest.raises(TokenizerError, match=r"vocab\.txt: cannot be read"):

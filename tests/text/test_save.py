@@ -133,6 +133,16 @@ def test_an_unwritable_place_is_explained(tmp_path: Path) -> None:
         Tokenizer(tiny.bert()).save(tmp_path / "file")
 
 
+def test_a_full_disk_leaves_no_new_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("bertworks.text.save._write", full)
+    with pytest.raises(OutputError, match=r"new: cannot write the tokenizer \(No space left on device\)"):
+        Tokenizer(tiny.KINDS["bert"]()).save(tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_second_tokenizer_leaves_no_file_of_the_first(tmp_path: Path) -> None:
     Tokenizer(tiny.KINDS["gpt2"]()).save(tmp_path)
     Tokenizer(tiny.KINDS["bert"]()).save(tmp_path)

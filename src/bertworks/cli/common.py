@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,9 +28,37 @@ QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress and no notes, only results and errors.")
 ]
 
+# How a file of texts is read.
+TextColumnOption = Annotated[
+    str | None, typer.Option("--text-column", help="The column with the texts; found by itself where it is plain.")
+]
+EncodingOption = Annotated[str, typer.Option("--encoding", help="The encoding of the text, for instance latin-1.")]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help="txt, csv, tsv, jsonl or parquet, where the file's name does not say it."),
+]
+NoHeaderOption = Annotated[
+    bool, typer.Option("--no-header", help="A csv or tsv has no header row; its columns are then called 1, 2, 3.")
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", help="How many processes; the result is the same.", min=1, metavar="N", show_default="all cores"
+    ),
+]
+
 
 class StoppedError(Exception):
     """The user stopped the command; the message says what was kept."""
+
+
+def tokenizer_directory(name: str) -> Path:
+    """The directory of a tokenizer by directory, alias or Hub id; a directory needs no model beside it."""
+    if Path(name).is_dir():
+        return Path(name)
+    from bertworks.hub.resolve import resolve
+
+    return resolve(name)
 
 
 def prepare(*, seed: int, threads: int | None) -> None:

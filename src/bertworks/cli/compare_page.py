@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib.resources import files
 
+from bertworks.page import document, section
 from bertworks.text.compare import Measure
 
 BAR_WIDTH = 420
@@ -22,19 +22,10 @@ PLOTS: tuple[tuple[str, str, Callable[[Measure], float], Callable[[float], str]]
 
 def page(measures: Sequence[Measure], source: str) -> str:
     """One self-contained HTML page."""
-    style = files("bertworks").joinpath("samples", "demo.css").read_text(encoding="utf-8")
     words = f"{measures[0].words:,} words, {measures[0].bytes:,} bytes of {source}"
-    plots = "".join(
-        f"<section><h2>{title}</h2>{_bars(measures, value, shown)}<p>{note}</p></section>"
-        for title, note, value, shown in PLOTS
-    )
-    splits = "".join(_splits(found) for found in measures)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Tokenizers compared</title><style>{style}</style></head><body><main>"
-        f"<h1>Tokenizers compared</h1><p>{escape(words)}</p>{plots}{splits}</main></body></html>\n"
-    )
+    plots = (section(title, _bars(measures, value, shown), f"<p>{note}</p>") for title, note, value, shown in PLOTS)
+    heading = f"<h1>Tokenizers compared</h1><p>{escape(words)}</p>"
+    return document("Tokenizers compared", heading, *plots, *map(_splits, measures))
 
 
 def _bars(measures: Sequence[Measure], value: Callable[[Measure], float], shown: Callable[[float], str]) -> str:
@@ -59,4 +50,4 @@ def _splits(found: Measure) -> str:
         for split in found.longest
     )
     kind = f"{found.kind}, {found.vocab_size:,} tokens"
-    return f"<section><h2>Longest splits of {escape(found.name)}</h2><p>{kind}</p><ul>{rows}</ul></section>"
+    return section(f"Longest splits of {found.name}", f"<p>{kind}</p><ul>{rows}</ul>")

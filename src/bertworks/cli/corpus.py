@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertworks.cli.common import JsonOption, QuietOption, StoppedError
+from bertworks.cli.common import (
+    EncodingOption,
+    FormatOption,
+    JsonOption,
+    NoHeaderOption,
+    QuietOption,
+    StoppedError,
+    TextColumnOption,
+    WorkersOption,
+    tokenizer_directory,
+)
 from bertworks.cli.console import StageProgress, duration, print_json, print_note, print_result
 from bertworks.errors import UsageError
 
@@ -30,7 +40,10 @@ def build(
             metavar="FILES…", help="Texts: .txt, .jsonl, .parquet, .csv, .tsv; also .gz, .xz; or - for standard input."
         ),
     ],
-    tokenizer: Annotated[Path, typer.Option("--tokenizer", help="A directory with a tokenizer.", metavar="DIR")],
+    tokenizer: Annotated[
+        str,
+        typer.Option("--tokenizer", help="A directory with a tokenizer, an alias or a Hub id.", metavar="TOKENIZER"),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to make.", metavar="DIR")],
     document: Annotated[
         str | None,
@@ -39,9 +52,7 @@ def build(
             show_default="blank-line for text files, row for tables",
         ),
     ] = None,
-    text_column: Annotated[
-        str | None, typer.Option("--text-column", help="The column with the texts; found by itself where it is plain.")
-    ] = None,
+    text_column: TextColumnOption = None,
     language: Annotated[
         str, typer.Option(help="Whose sentences: en, sv, zh, or auto (told for each document by its text).")
     ] = "auto",
@@ -55,27 +66,13 @@ def build(
     shard_tokens: Annotated[
         int, typer.Option("--shard-tokens", help="Begin a new shard after this many tokens.", min=1, metavar="N")
     ] = 2**23,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            help="How many processes encode; the result is the same.",
-            min=1,
-            metavar="N",
-            show_default="all cores",
-        ),
-    ] = None,
+    workers: WorkersOption = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Drop what an earlier build has left in this place, and start again.")
     ] = False,
-    encoding: Annotated[str, typer.Option(help="The encoding of the text, for instance latin-1.")] = "utf-8",
-    file_format: Annotated[
-        str | None,
-        typer.Option("--format", help="txt, csv, tsv, jsonl or parquet, where the file's name does not say it."),
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="A csv or tsv has no header row; its columns are then called 1, 2, 3.")
-    ] = False,
+    encoding: EncodingOption = "utf-8",
+    file_format: FormatOption = None,
+    no_header: NoHeaderOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -109,7 +106,7 @@ def build(
         with progress:
             report = build_corpus(
                 files,
-                tokenizer,
+                tokenizer_directory(tokenizer),
                 output,
                 options,
                 engine=LocalEngine(workers),
@@ -142,7 +139,7 @@ class BuildProgress(StageProgress):
             f"{done.tokens:,} tokens, {(done.text_bytes - before.text_bytes) / 1e6 / seconds:,.1f} MB/s, "
             f"{(done.tokens - before.tokens) / seconds:,.0f} tokens/s"
         )
-        self.update("building", (share - self._behind) / (1 - self._behind), detail)
+        self.update("building", (share - self._behind) / max(1 - self._behind, 1e-9), detail)
 
 
 def _tell(report: Report, seconds: float, *, json: bool, quiet: bool) -> None:

@@ -11,10 +11,10 @@ from html import escape
 
 import numpy as np
 
-from bertworks.cli.demo_steps import Classes, LongText, ModelFacts, Results, Search, TokenRow, read_sample
+from bertworks.cli.demo_steps import Classes, LongText, ModelFacts, Results, Search, TokenRow
+from bertworks.page import NUM_COLOURS, document, facts, section, soft
 
 MAP_WIDTH, MAP_HEIGHT, MARGIN = 720, 420, 14
-NUM_COLOURS = 6  # --c0 to --c5 in demo.css
 
 
 def page(results: Results) -> str:
@@ -27,61 +27,43 @@ def page(results: Results) -> str:
         _map_section(results.points, results.classes, results.model.hidden_size),
         '<div class="columns">',
         _classes_section(results.classes),
-        _section(
+        section(
             "Which layer?",
             _bars((row.layers, row.accuracy) for row in results.layers),
-            _soft("The same head on vectors from other layers."),
+            soft("The same head on vectors from other layers."),
         ),
         "</div>",
-        _section("Search by meaning", *(_search(search) for search in results.searches)),
-        _section(
+        section("Search by meaning", *(_search(search) for search in results.searches)),
+        section(
             "Tokens and where they stand",
             f"<p>{escape(results.sentence)}</p>",
             _tokens(results.tokens),
-            _soft(
+            soft(
                 "Above, the token; below, the characters of the text as it was written, coloured where the two differ, "
                 "and their places."
             ),
         ),
         _long_section(results.long_text),
     ]
-    style = read_sample("demo.css")
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>Bertworks demo: {name}</title>\n<style>\n{style}</style></head>\n<body><main>",
-            *body,
-            "</main></body></html>\n",
-        ]
-    )
+    return document(f"Bertworks demo: {results.model.name}", *body)
 
 
-def _section(title: str, *parts: str) -> str:
-    return "\n".join([f"<section><h2>{escape(title)}</h2>", *parts, "</section>"])
-
-
-def _soft(text: str) -> str:
-    return f'<p class="soft">{escape(text)}</p>'
-
-
-def _facts(facts: ModelFacts) -> str:
+def _facts(model: ModelFacts) -> str:
     numbers = [
-        (f"{facts.num_parameters / 1e6:.1f} M", "parameters"),
-        (f"{facts.num_layers} × {facts.hidden_size}", "layers × width"),
-        ("no limit" if facts.window is None else f"{facts.window:,} tokens", "window"),
-        (f"{facts.texts_per_second:,.0f} / s", "short texts, measured here"),
+        (f"{model.num_parameters / 1e6:.1f} M", "parameters"),
+        (f"{model.num_layers} × {model.hidden_size}", "layers × width"),
+        ("no limit" if model.window is None else f"{model.window:,} tokens", "window"),
+        (f"{model.texts_per_second:,.0f} / s", "short texts, measured here"),
     ]
-    items = "".join(f"<li><b>{value}</b><small>{name}</small></li>" for value, name in numbers)
-    return f'<ul class="facts">{items}</ul>'
+    return facts(numbers)
 
 
 def _map_section(points: np.ndarray, classes: Classes, hidden_size: int) -> str:
-    return _section(
+    return section(
         f"A map of {classes.num_texts} messages",
         _map(points, classes),
         _legend(classes),
-        _soft(
+        soft(
             "Each mark is a message; near ones mean similar things. The map keeps two of "
             f"{hidden_size} directions (the principal components); the classifier sees them all."
         ),
@@ -124,7 +106,7 @@ def _classes_section(classes: Classes) -> str:
     note = f"Logistic regression, accuracy over five folds (±\u00a0{classes.spread:.1%} between folds)."
     if classes.mixed_up_count:
         note += f" Most mixed up: {' and '.join(classes.mixed_up)}, {classes.mixed_up_count} times."
-    return _section("Labels from frozen vectors", _bars(rows), _soft(note))
+    return section("Labels from frozen vectors", _bars(rows), soft(note))
 
 
 def _bars(rows: Iterable[tuple[str, float]], *, percent: bool = True) -> str:
@@ -159,9 +141,9 @@ def _long_section(found: LongText) -> str:
         parts += [
             f'<p class="query">{escape(found.question)}</p>',
             _bars(rows, percent=False),
-            _soft(
+            soft(
                 f"The answer stands near the end; the first window holds {found.share_in_first:.0%} of the words, "
                 "and is all that is left where texts are cut."
             ),
         ]
-    return _section("A text longer than the window", *parts)
+    return section("A text longer than the window", *parts)

@@ -13,11 +13,15 @@ from bertworks.cli.common import (
     DEFAULT_DEVICE,
     DEFAULT_MODEL,
     DeviceOption,
+    EncodingOption,
+    FormatOption,
     JsonOption,
     ModelOption,
+    NoHeaderOption,
     QuietOption,
     SeedOption,
     StoppedError,
+    TextColumnOption,
     ThreadsOption,
     prepare,
 )
@@ -44,9 +48,7 @@ def embed(
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: a .npy, .parquet or .jsonl file.")],
-    text_column: Annotated[
-        str | None, typer.Option("--text-column", help="The column with the texts; found by itself where it is plain.")
-    ] = None,
+    text_column: TextColumnOption = None,
     model: ModelOption = DEFAULT_MODEL,
     layers: Annotated[
         str,
@@ -72,14 +74,9 @@ def embed(
     restart: Annotated[
         bool, typer.Option("--restart", help="Drop what an unfinished run left, and start again.")
     ] = False,
-    encoding: Annotated[str, typer.Option(help="The encoding of the text, for instance latin-1.")] = "utf-8",
-    file_format: Annotated[
-        str | None,
-        typer.Option("--format", help="txt, csv, tsv, jsonl or parquet, where the file's name does not say it."),
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="A csv or tsv has no header row; its columns are then called 1, 2, 3.")
-    ] = False,
+    encoding: EncodingOption = "utf-8",
+    file_format: FormatOption = None,
+    no_header: NoHeaderOption = False,
     device: DeviceOption = DEFAULT_DEVICE,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import bertworks
-from bertworks.cli import convert, corpus, demo, embed, fill, info, tokenizer
+from bertworks.cli import convert, corpus, demo, distill, embed, fill, info, pretrain, tokenizer
 from bertworks.cli.common import StoppedError
 from bertworks.cli.console import print_error, print_note
 from bertworks.errors import BertworksError
@@ -32,6 +32,8 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("embed")(embed.embed)
 app.command("fill")(fill.fill)
+app.command("pretrain")(pretrain.pretrain)
+app.command("distill")(distill.distill)
 app.command("info")(info.info)
 app.command("convert")(convert.convert)
 app.add_typer(tokenizer.app, name="tokenizer")

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertworks.cli.common import JsonOption, QuietOption
+from bertworks.cli.common import (
+    DEFAULT_MODEL,
+    EncodingOption,
+    FormatOption,
+    JsonOption,
+    NoHeaderOption,
+    QuietOption,
+    TextColumnOption,
+    WorkersOption,
+    tokenizer_directory,
+)
 from bertworks.cli.console import Progress, StageProgress, duration, print_json, print_note, print_result
-from bertworks.errors import OutputError, UsageError
+from bertworks.errors import DataError, OutputError
 
 if TYPE_CHECKING:
     from bertworks.text.compare import Measure
@@ -23,10 +34,6 @@ FilesArgument = Annotated[
     list[str],
     typer.Argument(metavar="FILES…", help="Texts: .txt, .csv, .tsv, .jsonl, .parquet; also .gz and .xz; or -."),
 ]
-TextColumnOption = Annotated[
-    str | None, typer.Option("--text-column", help="The column with the texts, where it is not plain.")
-]
-EncodingOption = Annotated[str, typer.Option("--encoding", help="The encoding of the text, for instance latin-1.")]
 
 
 @app.command()
@@ -70,15 +77,14 @@ def train(
     max_words: Annotated[
         int | None,
         typer.Option(
-            "--max-words", help="Hold at most this many distinct words in memory; rare ones go.", min=1, metavar="N"
+            "--max-words", help="Hold at most this many distinct words in memory; rare ones go.", min=2, metavar="N"
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", help="Processes that count words. Default: one per core.", min=1, metavar="N"),
-    ] = None,
+    workers: WorkersOption = None,
     text_column: TextColumnOption = None,
     encoding: EncodingOption = "utf-8",
+    file_format: FormatOption = None,
+    no_header: NoHeaderOption = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a directory that is not empty.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -95,9 +101,8 @@ def train(
       bertworks tokenizer train *.txt --algorithm byte-bpe -o my-byte-bpe
       bertworks tokenizer train romaner.txt --keep-accents -o svensk
     """
-    import time
-
     from bertworks.text.train import TrainerOptions, train_tokenizer
+    from bertworks.workers import checked_workers
 
     switches = {
         "family": family,
@@ -117,11 +122,17 @@ def train(
     )
     _check_output(output, overwrite)
     started = time.monotonic()
-    with _TrainingProgress(files, quiet=quiet) as progress:
+    reading = {
+        "text_column": text_column,
+        "encoding": encoding,
+        "file_format": file_format,
+        "header": not no_header,
+    }
+    with _TrainingProgress(files, reading, quiet=quiet) as progress:
         trained = train_tokenizer(
-            progress.texts(text_column, encoding),
+            progress.texts(),
             options,
-            workers=workers or os.cpu_count() or 1,
+            workers=checked_workers(workers),
             max_words=max_words,
             progress=progress.show,
         )
@@ -139,6 +150,8 @@ def train(
             }
         )
         return
+    if quiet:
+        return
     print_result(
         f"{output}: {algorithm} with {trained.vocab_size:,} tokens from {progress.num_characters:,} characters "
         f"in {duration(seconds)}"
@@ -150,7 +163,7 @@ def encode(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to cut.")],
     tokenizer: Annotated[
         str, typer.Option("--tokenizer", "-t", help="A directory with a tokenizer, an alias or a Hub id.")
-    ] = "minilm",
+    ] = DEFAULT_MODEL,
     pair: Annotated[str | None, typer.Option("--pair", help="A second text.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -207,6 +220,8 @@ def compare(
     ] = None,
     text_column: TextColumnOption = None,
     encoding: EncodingOption = "utf-8",
+    file_format: FormatOption = None,
+    no_header: NoHeaderOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -220,6 +235,8 @@ def compare(
     from bertworks.data.readers import TextReader
     from bertworks.text.compare import compare as measure
 
+    if output is not None and not output.parent.is_dir():  # told before the measuring, which may take a while
+        raise OutputError(f"cannot write {output}: there is no directory {output.parent}; make it first")
     opened = [(name, _open(name)) for name in directories]
 
     def chunks(reader: TextReader, progress: Progress) -> Iterator[Sequence[str]]:
@@ -229,17 +246,22 @@ def compare(
             progress.end_chunk()
 
     with (
-        TextReader(text, text_column=text_column, encoding=encoding) as reader,
+        TextReader(
+            text, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header
+        ) as reader,
         Progress("comparing", reader.total_bytes, quiet=quiet) as progress,
     ):
         measures = measure(opened, chunks(reader, progress))
     if measures[0].words == 0:
-        raise UsageError(f"{text} holds no words to compare on")
+        raise DataError("holds no words to compare on", path=text)
     if output is not None:
         from bertworks.atomic import write_text
         from bertworks.cli.compare_page import page
 
-        write_text(output, page(measures, text))
+        try:
+            write_text(output, page(measures, text))
+        except OSError as error:
+            raise OutputError(f"cannot write {output}: {error.strerror or error}") from error
         print_note(f"wrote {output}", quiet=quiet)
     if json:
         print_json([_facts(found) for found in measures])
@@ -292,14 +314,9 @@ def _print_table(head: list[str], rows: list[list[str]]) -> None:
 
 
 def _open(name: str) -> Tokenizer:
-    """A tokenizer by directory, alias or Hub id; a directory needs no model beside it."""
     from bertworks.text.tokenizer import Tokenizer
 
-    if Path(name).is_dir():
-        return Tokenizer.from_directory(name)
-    from bertworks.hub.resolve import resolve
-
-    return Tokenizer.from_directory(resolve(name))
+    return Tokenizer.from_directory(tokenizer_directory(name))
 
 
 def _check_output(output: Path, overwrite: bool) -> None:
@@ -315,8 +332,9 @@ def _check_output(output: Path, overwrite: bool) -> None:
 class _TrainingProgress:
     """Reads the files one after the other and tells how far the reading, then the learning, has come."""
 
-    def __init__(self, files: Sequence[str], *, quiet: bool) -> None:
+    def __init__(self, files: Sequence[str], reading: Mapping[str, Any], *, quiet: bool) -> None:
         self.files = files
+        self._reading = reading  # how: the options of `TextReader`
         self.num_texts = 0
         self.num_characters = 0
         self._stages = StageProgress(quiet=quiet)
@@ -329,21 +347,29 @@ class _TrainingProgress:
     def __exit__(self, *error: object) -> None:
         self._stages.__exit__(*error)
 
-    def texts(self, text_column: str | None, encoding: str) -> Iterator[str]:
+    def texts(self) -> Iterator[str]:
         """Every text of every file."""
         from bertworks.data.readers import TextReader
+        from bertworks.data.source import Source
 
-        sizes = [Path(file).stat().st_size if Path(file).is_file() else 0 for file in self.files]
-        total, before = sum(sizes), 0
+        sizes = []
+        for file in self.files:  # all of them before the first is read: a wrong name is told at once
+            source = Source(file)
+            sizes.append(source.total_bytes or 0)
+            source.close()
+        total, before, has_text = sum(sizes), 0, False
         for file, size in zip(self.files, sizes, strict=True):
-            with TextReader(file, text_column=text_column, encoding=encoding) as reader:
+            with TextReader(file, **self._reading) as reader:
                 for text in reader.texts():
+                    has_text = has_text or bool(text.strip())
                     self.num_texts += 1
                     self.num_characters += len(text)
                     if total:
                         self._share = (before + (reader.bytes_read or 0)) / total
                     yield text
             before += size
+        if not has_text:
+            raise DataError(f"there is no text in {', '.join(self.files)}; a tokenizer learns from text")
 
     def show(self, stage: str, done: int, total: int | None) -> None:
         """Called by the trainer."""

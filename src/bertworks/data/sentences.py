@@ -86,6 +86,7 @@ SWEDISH = Rules(
 # Chinese needs no list of its own: its marks are not used for anything else. Latin words in it are mostly English.
 LANGUAGES: dict[str, Rules] = {"en": ENGLISH, "sv": SWEDISH, "zh": ENGLISH}
 ROMAN = re.compile(r"[ivxlc]+")
+NOT_SPACE = re.compile(r"\S")
 
 
 def sentence_spans(text: str, language: str = AUTO) -> list[tuple[int, int]]:
@@ -147,7 +148,7 @@ def _ends(text: str, start: int, stop: int, after: int, mark: str, rules: Rules)
     if before in rules.before_number and following.isdigit():
         return False
     is_label = before.isdigit() or (len(before) <= 4 and ROMAN.fullmatch(before) is not None)
-    if is_label and not text[start : stop - len(before)].strip():
+    if is_label and NOT_SPACE.search(text, start, stop - len(before)) is None:
         return False  # "1. Introduction": what is cut here is no sentence
     is_acronym = (
         before in rules.acronyms

@@ -35,7 +35,7 @@ class Source:
 
     def __init__(self, path: str | Path, encoding: str = "utf-8") -> None:
         self.encoding = checked_encoding(encoding)
-        self.compression = Path(path).suffix.lower() if Path(path).suffix.lower() in COMPRESSIONS else ""
+        self.compression = compression_of(Path(path))
         self.modified_ns: int | None = None
         self.total_bytes: int | None = None  # as stored, so compressed where the file is; None where it cannot be known
         self._position: int | None = None
@@ -56,10 +56,8 @@ class Source:
 
     @property
     def extension(self) -> str:
-        """The extension that says the format, in lower case: `.csv` for `reviews.CSV.gz`; empty for standard input."""
-        if self.path is None:
-            return ""
-        return (self.path.with_suffix("") if self.compression else self.path).suffix.lower()
+        """What `extension_of` says; empty for standard input."""
+        return extension_of(self.path) if self.path is not None else ""
 
     @property
     def bytes_read(self) -> int | None:
@@ -113,6 +111,17 @@ class Source:
         """Close the file; standard input is not ours to close."""
         if self.path is not None:
             self._raw.close()
+
+
+def compression_of(path: Path) -> str:
+    """`.gz`, `.xz`, or nothing."""
+    suffix = path.suffix.lower()
+    return suffix if suffix in COMPRESSIONS else ""
+
+
+def extension_of(path: Path) -> str:
+    """The extension that says the format, in lower case: `.csv` for `reviews.CSV.gz`."""
+    return (path.with_suffix("") if compression_of(path) else path).suffix.lower()
 
 
 def _opened(path: Path) -> IO[bytes]:

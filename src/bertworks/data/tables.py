@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -81,10 +82,9 @@ class SeparatedValues:
             if _is_number(name):
                 message = f"{name!r} in the header is no name; if the file has no header row, use --no-header"
                 raise DataError(message, path=self.source.name, line=place)
-            if self.names.count(name) > 1:
-                raise DataError(
-                    f"the column name {name!r} occurs twice in the header", path=self.source.name, line=place
-                )
+        if (twice := first_repeated(self.names)) is not None:
+            message = f"the column name {twice!r} occurs twice in the header; rename one of the two"
+            raise DataError(message, path=self.source.name, line=place)
 
     def columns(self) -> dict[str, bool]:
         """The header's names, and what the first rows hold."""
@@ -185,6 +185,8 @@ class Parquet:
             )  # else a whole row group is held in memory
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"is not a readable parquet file ({_first_line(error)})", path=source.name) from error
+        if (twice := first_repeated(self._file.schema_arrow.names)) is not None:
+            raise DataError(f"the column name {twice!r} occurs twice; rename one of the two", path=source.name)
 
     def columns(self) -> dict[str, bool]:
         """The schema's names and types."""
@@ -252,6 +254,11 @@ def no_column(name: str, names: Iterable[str], path: str, line: int | None) -> D
     names = list(names)
     message = f"there is no column {name!r}{did_you_mean(name, names)}; there are: {', '.join(names) or 'none'}"
     return DataError(message, path=path, line=line)
+
+
+def first_repeated(names: Sequence[str]) -> str | None:
+    """The first name that is there more than once; which of the two columns would be meant, nobody can tell."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _peek(rows: Iterator[Any]) -> tuple[list[Any], Iterator[Any]]:

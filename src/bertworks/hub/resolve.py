@@ -49,6 +49,10 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
         return _from_hub(MINILM_HUB_ID, revision)
     path = Path(name).expanduser()
     if path.is_dir() and os.fspath(name):  # the empty path would be the current directory
+        if revision is not None:
+            raise ModelError(
+                f"{path} is a directory, which has no revisions; leave out the revision {revision!r}, or give a Hub id"
+            )
         return path
     if path.is_file():
         raise CheckpointError(f"{path} is a file; give the directory that holds config.json and the weights")

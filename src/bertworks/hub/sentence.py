@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from bertworks.errors import CheckpointError
-from bertworks.hub.files import read_json, read_object, write_json
+from bertworks.hub.files import read_json, read_object, write_json, writing
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ OTHER_POOLINGS: dict[str, str] = {
 }
 
 MODULES = "modules.json"
+PROMPTS = "config_sentence_transformers.json"
 SANE_LENGTH = 1_000_000
 """A tokenizer without a limit says so with a number far beyond this."""
 
@@ -95,6 +96,15 @@ def write_settings(directory: str | Path, settings: SentenceSettings, hidden_siz
     write_json(path / MODULES, modules)
 
 
+def remove_settings(directory: str | Path) -> None:
+    """Make a directory one that is no embedding model (any more)."""
+    path = Path(directory)
+    files = (path / MODULES, path / PROMPTS, *path.glob("sentence_*_config.json"))
+    with writing(path):
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
 def tokenizer_limit(directory: Path) -> int | None:
     """`model_max_length` of a tokenizer, where it says something."""
     path = directory / "tokenizer_config.json"
@@ -148,7 +158,7 @@ def _sentence_config(body: Path) -> dict[str, Any]:
 def _note_what_is_left_out(directory: Path, asked: dict[str, Any]) -> None:
     if asked.get("do_lower_case"):
         logger.warning("%s asks for lower-casing before the tokenizer; only the tokenizer's own is applied", directory)
-    path = directory / "config_sentence_transformers.json"
+    path = directory / PROMPTS
     config = read_object(path) if path.exists() else {}
     prompt = (config.get("prompts") or {}).get(config.get("default_prompt_name"))
     if prompt:

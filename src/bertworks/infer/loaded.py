@@ -28,6 +28,7 @@ from bertworks.infer.embed import (
 )
 from bertworks.infer.fill import Candidate, Cloze, JointCandidate, TargetScore
 from bertworks.infer.layers import LayerChoice, choose_layers
+from bertworks.models.device import usable_device
 from bertworks.models.model import Model
 from bertworks.text.tokenizer import Tokenizer
 
@@ -241,16 +242,6 @@ def load(
         device=device,
         batch_tokens=batch_tokens,
     )
-
-
-def usable_device(name: str | torch.device) -> torch.device:
-    """The device of that name, or an error that says which there are."""
-    there = ["cpu"]
-    if torch.cuda.is_available():
-        there += ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    if torch.backends.mps.is_available():
-        there.append("mps")
-    return torch.device(choice(str(name), there, "device"))
 
 
 def _strings(texts: str | Sequence[str]) -> list[str]:

@@ -3,11 +3,11 @@
     fertility         tokens per word: 1 is a whole word each, more is finer cutting and longer sequences
     bytes per token   how much text fits in a window; comparable between languages and kinds of tokenizers
     unknown           share of tokens that are the unknown token: text that a model cannot see
-    whole words       share of words that are one token
+    whole words       share of words that are one known token
     longest splits    the words that fall into the most pieces
 
-A *word* here is a run of characters between white space, and each Chinese, Japanese or Korean ideograph by itself, so that all
-tokenizers are measured against the same count.
+A *word* here is a run of characters between white space, and each Chinese, Japanese or Korean ideograph by itself, so
+that all tokenizers are measured against the same count.
 """
 
 from __future__ import annotations
@@ -82,25 +82,24 @@ def _count(
     measure: Measure, tokenizer: Tokenizer, texts: Sequence[str], words: list[list[re.Match[str]]], num_longest: int
 ) -> None:
     unknown = -1 if tokenizer.unk_id is None else tokenizer.unk_id
-    for text, own, encoding in zip(texts, words, tokenizer.encode_batch(texts, special=False), strict=True):
+    for own, encoding in zip(words, tokenizer.encode_batch(texts, special=False), strict=True):
         measure.tokens += len(encoding)
         measure.unknown_tokens += int((encoding.ids == unknown).sum())
         if not own:
             continue
         starts = np.array([word.start() for word in own])
         visible = encoding.offsets[:, 0] < encoding.offsets[:, 1]
+        ids = encoding.ids[visible]
         holder = np.searchsorted(starts, encoding.offsets[visible, 0], side="right") - 1  # the word of each token
         counts = np.bincount(holder[holder >= 0], minlength=len(own))
-        measure.whole_words += int((counts == 1).sum())
-        shortest = len(measure.longest[-1].pieces) if len(measure.longest) == num_longest else 1
-        for index in np.flatnonzero(counts > shortest):
-            pieces = tuple(tokenizer.tokens(encoding.ids[visible][holder == index]))
-            _keep(measure.longest, Split(text[own[index].start() : own[index].end()], pieces), num_longest)
-
-
-def _keep(longest: list[Split], split: Split, limit: int) -> None:
-    """Put a split in its place, most pieces first, each word once."""
-    if all(split.word != kept.word for kept in longest):
-        longest.append(split)
-        longest.sort(key=lambda kept: (-len(kept.pieces), kept.word))
-        del longest[limit:]
+        unknown_words = np.bincount(holder[(holder >= 0) & (ids == unknown)], minlength=len(own)) > 0
+        measure.whole_words += int(((counts == 1) & ~unknown_words).sum())
+        longest = measure.longest
+        for index in np.argsort(-counts, kind="stable"):  # most pieces first, so that few are looked at
+            if counts[index] <= (len(longest[-1].pieces) if len(longest) == num_longest else 1):
+                break
+            word = own[index].group()
+            if all(word != kept.word for kept in longest):
+                longest.append(Split(word, tuple(tokenizer.tokens(ids[holder == index]))))
+                longest.sort(key=lambda kept: (-len(kept.pieces), kept.word))
+                del longest[num_longest:]

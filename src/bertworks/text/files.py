@@ -138,16 +138,27 @@ def _from_tokenizer_json(path: Path, config: Json) -> Tokenizer:
             ("strip_accents", "strip_accents"),
             ("tokenize_chinese_chars", "handle_chinese_chars"),
         ):
-            if key in config and config[key] != getattr(normalizer, attribute):
-                setattr(normalizer, attribute, config[key])
+            value = _switch(path.parent, config, key, getattr(normalizer, attribute))
+            if value != getattr(normalizer, attribute):
+                setattr(normalizer, attribute, value)
         backend.normalizer = normalizer
     splitter = backend.pre_tokenizer
     if isinstance(splitter, pre_tokenizers.ByteLevel):
-        prefix_space = config.get("add_prefix_space")
-        if isinstance(prefix_space, bool) and prefix_space != splitter.add_prefix_space:
+        prefix_space = _switch(path.parent, config, "add_prefix_space", splitter.add_prefix_space)
+        if prefix_space != splitter.add_prefix_space:
             splitter.add_prefix_space = prefix_space
             backend.pre_tokenizer = splitter
     return backend
+
+
+def _switch(folder: Path, config: Json, key: str, default: Any) -> Any:
+    """A switch of tokenizer_config.json, or the default where it is not set; only strip_accents may be null."""
+    value = config.get(key, default)
+    if value is None and key != "strip_accents":
+        return default
+    if value is not None and not isinstance(value, bool):
+        raise TokenizerError(f"{folder / 'tokenizer_config.json'}: {key} is {value!r}; it must be true or false")
+    return value
 
 
 def _wordpiece(path: Path, config: Json, special_tokens_map: Json) -> Tokenizer:
@@ -167,9 +178,9 @@ def _wordpiece(path: Path, config: Json, special_tokens_map: Json) -> Tokenizer:
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=specials.unk))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-        strip_accents=config.get("strip_accents"),
-        lowercase=config.get("do_lower_case", True),
+        handle_chinese_chars=_switch(path.parent, config, "tokenize_chinese_chars", True),
+        strip_accents=_switch(path.parent, config, "strip_accents", None),
+        lowercase=_switch(path.parent, config, "do_lower_case", True),
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
@@ -214,7 +225,7 @@ def _byte_pairs(
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         backend.decoder = decoders.BPEDecoder(suffix="</w>")
     else:
-        prefix_space = bool(config.get("add_prefix_space", False))
+        prefix_space = bool(_switch(folder, config, "add_prefix_space", False))
         backend = Tokenizer(models.BPE(vocabulary, merges))
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
         backend.decoder = decoders.ByteLevel()
@@ -245,13 +256,17 @@ def _add_specials(backend: Tokenizer, specials: Specials, *, mask_takes_space: b
 def _add_extra_tokens(backend: Tokenizer, folder: Path, config: Json) -> None:
     """Tokens added after the vocabulary was made, named in the configuration or in `added_tokens.json`."""
     extra: dict[int, AddedToken] = {}
-    for content, number in read_json(folder / "added_tokens.json").items():
-        extra[int(number)] = AddedToken(content)
-    for number, entry in config.get("added_tokens_decoder", {}).items():
-        extra[int(number)] = AddedToken(
-            entry["content"],
-            **{key: entry.get(key, False) for key in ("lstrip", "rstrip", "single_word", "normalized", "special")},
-        )
+    flags = ("lstrip", "rstrip", "single_word", "normalized", "special")
+    try:
+        for content, number in read_json(folder / "added_tokens.json").items():
+            extra[int(number)] = AddedToken(content)
+        for number, entry in (config.get("added_tokens_decoder") or {}).items():
+            extra[int(number)] = AddedToken(entry["content"], **{key: entry.get(key, False) for key in flags})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TokenizerError(
+            f"{folder}: the list of added tokens is damaged ({type(error).__name__}: {error}); "
+            "each needs an id and a content"
+        ) from error
     for number, token in sorted(extra.items()):
         add: Callable[[list[AddedToken]], int] = backend.add_special_tokens if token.special else backend.add_tokens
         add([token])

@@ -43,6 +43,7 @@ def write_directory(
     Vocabulary files of an earlier tokenizer that this one does not have are removed: they would contradict it.
     """
     spec = json.loads(backend.to_str())
+    is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix=".tokenizer-") as folder:
@@ -60,6 +61,9 @@ def write_directory(
         for name in {*VOCABULARY_FILES} - {file.name for file in written}:
             (directory / name).unlink(missing_ok=True)
     except OSError as error:
+        if is_new:
+            with contextlib.suppress(OSError):
+                directory.rmdir()  # refused where something is in it
         raise OutputError(f"{directory}: cannot write the tokenizer ({error.strerror or error})") from error
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import lzma
+import subprocess
+import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -84,6 +86,11 @@ def test_progress_and_streaming() -> None:
     texts = (text for text in ["ab cd", "efg", "h"])
     count_words(texts, TrainerOptions.of("bpe"), progress=lambda *call: calls.append(call), batch_characters=6)
     assert calls == [("count words", 8, None), ("count words", 9, None)]
+
+
+def test_counting_does_without_the_compiler() -> None:
+    program = "import sys, bertworks.text.train.words; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("wrong", [{"workers": 0}, {"max_words": 1}])

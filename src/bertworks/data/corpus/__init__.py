@@ -1,9 +1,8 @@
 """Pretraining text as token ids on disk: built once, from text larger than memory, and mapped into memory to train.
 
 documents.py   files → documents            layout.py      what a shard is, byte by byte
-encode.py      documents → ids, sentences   unfinished.py  a build that can be stopped at any moment
+encode.py      documents → ids, sentences   reader.py      `Corpus`: documents, sentences and spans by number
 writer.py      ids → shards                 build.py       all of it together
-reader.py      `Corpus`: documents, sentences and spans by number
 """
 
 from __future__ import annotations

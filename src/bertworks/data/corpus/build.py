@@ -6,29 +6,30 @@ a cluster. Everything else is here and is the same for both, so the shards are t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-import os
+import shutil
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import bertworks
-from bertworks.atomic import sync_directory
-from bertworks.data.corpus.documents import Place
+from bertworks.atomic import TEMPORARY_SUFFIX, sync_directory, write_bytes, write_text
+from bertworks.data.corpus.documents import Place, check_inputs
 from bertworks.data.corpus.encode import EncodedBlock, encode_files
 from bertworks.data.corpus.layout import FORMAT, MANIFEST, TOKENIZER_FOLDER, VERSION, file_sha256, token_type
 from bertworks.data.corpus.options import CorpusOptions
-from bertworks.data.corpus.unfinished import Unfinished, difference
-from bertworks.data.corpus.writer import ShardWriter, Totals
+from bertworks.data.corpus.writer import DIGESTS_SUFFIX, ShardWriter, Totals
 from bertworks.data.source import STANDARD_INPUT, Source
+from bertworks.data.unfinished import JOURNAL, STATE, Unfinished, difference
 from bertworks.errors import DataError, OutputError, UsageError
 from bertworks.text.tokenizer import Tokenizer
+from bertworks.workers import checked_workers
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -40,6 +41,7 @@ TOKENIZER_FILES = (
     "added_tokens.json",
 )
 DECIDING_FILES = ("tokenizer.json", "tokenizer_config.json")  # those that can change an id
+REPLACED_FOLDER = "replaced"  # where an older corpus waits for its removal
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,7 @@ class LocalEngine:
     """The cores of this machine. `workers` is the number of processes; None means one per usable core."""
 
     def __init__(self, workers: int | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise UsageError(f"workers must be at least 1, not {workers}")
-        self.workers = workers or usable_cores()
+        self.workers = checked_workers(workers)
 
     def facts(self, paths: Sequence[str]) -> list[InputFacts]:
         """Hash the inputs, several at a time."""
@@ -117,6 +117,7 @@ def build_corpus(
         raise UsageError("there are no input files")
     if names.count(STANDARD_INPUT) and len(names) > 1:
         raise UsageError("standard input (-) cannot be mixed with files")
+    check_inputs(names, options)
     files, vocab_size = read_tokenizer(Path(tokenizer))
     inputs = engine.facts(names)
     settings = settings_of(files, inputs, options)
@@ -124,14 +125,20 @@ def build_corpus(
     known = sum(size for size in sizes if size is not None) if None not in sizes else None
     found = _finished(final)
     if found is not None and not restart:
-        if problem := difference(found["settings"], settings):
+        problem = difference(found["settings"], settings)
+        if not problem and known is None:
+            problem = "that was made from standard input, and whether this is the same text cannot be told"
+        if problem:
             raise OutputError(f"{final} holds a corpus {problem}; use --restart to replace it, or choose another name")
+        _tidy(final)
         return Report(final, Totals(**found["totals"]), known, known, already_there=True)
-    unfinished = Unfinished(final, settings, restart=restart, resumable=known is not None)
+    unfinished = Unfinished(final, settings, unit="shard", restart=restart, resumable=known is not None)
     try:
         folder = unfinished.path / TOKENIZER_FOLDER
         with unfinished.explained():
-            _write_files(folder, files)
+            folder.mkdir(exist_ok=True)
+            for name, content in files.items():
+                write_bytes(folder / name, content)
         writer = ShardWriter(unfinished, shard_tokens=options.shard_tokens, drop_duplicates=options.drop_duplicates)
         resumed = dataclasses.replace(writer.totals)
 
@@ -139,7 +146,7 @@ def build_corpus(
             return Report(final, dataclasses.replace(writer.totals), bytes_read, known, resumed)
 
         if writer.place is not None:
-            with closing(engine.encode(names, folder, options, writer.place)) as blocks:
+            with contextlib.closing(engine.encode(names, folder, options, writer.place)) as blocks:
                 for block in blocks:
                     writer.add(block)
                     if progress is not None:
@@ -147,17 +154,12 @@ def build_corpus(
             if not writer.totals.tokens:
                 raise DataError(f"there is no text in {_listed(names)}; an empty corpus is of no use")
             writer.finish()
-        unfinished.finish(_manifest(files, vocab_size, inputs, options, settings, unfinished, writer.totals))
+        _finish(unfinished, _manifest(files, vocab_size, inputs, options, settings, unfinished, writer.totals))
         return report(known)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(unfinished.kept()) from None
     finally:
         unfinished.close()
-
-
-def usable_cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def input_facts(path: str) -> InputFacts:
@@ -185,13 +187,6 @@ def read_tokenizer(directory: Path) -> tuple[dict[str, bytes], int]:
 
 def _read_files(directory: Path) -> dict[str, bytes]:
     return {name: (directory / name).read_bytes() for name in TOKENIZER_FILES if (directory / name).is_file()}
-
-
-def _write_files(directory: Path, files: Mapping[str, bytes]) -> None:
-    directory.mkdir(exist_ok=True)
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
-    sync_directory(directory)
 
 
 def settings_of(files: Mapping[str, bytes], inputs: Sequence[InputFacts], options: CorpusOptions) -> dict[str, Any]:
@@ -232,6 +227,29 @@ def _manifest(
         "shards": [{name: entry[name] for name in names} for entry in unfinished.entries],
         "settings": dict(settings),
     }
+
+
+def _finish(unfinished: Unfinished, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest and give the directory its final name; an older corpus there makes room."""
+    final = unfinished.final
+    with unfinished.explained():
+        write_text(unfinished.path / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+        if final.exists():
+            shutil.rmtree(unfinished.path / REPLACED_FOLDER, ignore_errors=True)
+            final.replace(unfinished.path / REPLACED_FOLDER)
+        unfinished.path.replace(final)
+        sync_directory(final.parent)
+    _tidy(final)
+
+
+def _tidy(final: Path) -> None:
+    """Remove what only the building needed; a build that was killed here leaves it to the next one."""
+    shutil.rmtree(final / REPLACED_FOLDER, ignore_errors=True)
+    leftovers = [final / STATE, final / JOURNAL]
+    leftovers += [path for suffix in (DIGESTS_SUFFIX, TEMPORARY_SUFFIX) for path in final.glob(f"*{suffix}")]
+    for path in leftovers:
+        with contextlib.suppress(OSError):  # the corpus is whole; a leftover is no reason to fail
+            path.unlink()
 
 
 def _finished(final: Path) -> dict[str, Any] | None:

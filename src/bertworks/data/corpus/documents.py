@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 
 from bertworks.data.corpus.options import CorpusOptions
 from bertworks.data.readers import TextReader
-from bertworks.data.source import Source
+from bertworks.data.source import Source, extension_of
 from bertworks.data.tables import FORMATS
 from bertworks.errors import UsageError
 
@@ -83,22 +84,18 @@ class Input:
     """One input, opened; a context manager."""
 
     def __init__(self, path: str, options: CorpusOptions) -> None:
-        source = Source(path, options.encoding)
-        try:
-            self.kind = _document_kind(source, options)
-        except BaseException:
-            source.close()
-            raise
-        self._source: Source | TextReader = source
-        if self.kind == "row":
-            source.close()
-            self._source = TextReader(
-                path,
-                text_column=options.text_column,
-                encoding=options.encoding,
-                file_format=options.file_format,
-                header=options.header,
-            )
+        self.kind = _document_kind(path, options)
+        self._source: Source | TextReader
+        if self.kind != "row":
+            self._source = Source(path, options.encoding)
+            return
+        self._source = TextReader(
+            path,
+            text_column=None if _is_text(path, options) else options.text_column,
+            encoding=options.encoding,
+            file_format=options.file_format,
+            header=options.header,
+        )
 
     @property
     def bytes_read(self) -> int | None:
@@ -140,17 +137,30 @@ class Input:
         self._source.close()
 
 
-def _document_kind(source: Source, options: CorpusOptions) -> str:
+def check_inputs(paths: Sequence[str], options: CorpusOptions) -> None:
+    """Look at the names of all inputs, before the first is opened: whether the options fit them."""
+    for path in paths:
+        _document_kind(path, options)
+    if options.text_column is not None and all(_is_text(path, options) for path in paths):
+        what = "is a text file and has" if len(paths) == 1 else "and the others are text files and have"
+        raise UsageError(f"{paths[0]} {what} no columns; leave out --text-column")
+
+
+def _document_kind(path: str, options: CorpusOptions) -> str:
     """What a document of this input is."""
-    file_format = options.file_format or source.extension.removeprefix(".")
-    is_text = file_format == "txt" or (options.file_format is None and file_format not in (*FORMATS, "json"))
+    is_text = _is_text(path, options)
     if options.document is None:
         return "blank-line" if is_text else "row"
     if options.document != "row" and not is_text:
         raise UsageError(
-            f"{source.name} is a table, whose documents are its rows; leave out --document {options.document}, "
+            f"{path} is a table, whose documents are its rows; leave out --document {options.document}, "
             "or say --format txt if it is text"
         )
-    if is_text and options.text_column is not None:
-        raise UsageError(f"{source.name} is a text file and has no columns; leave out --text-column")
     return options.document
+
+
+def _is_text(path: str, options: CorpusOptions) -> bool:
+    """Whether this input is a text; all others are tables."""
+    if options.file_format is not None:
+        return options.file_format == "txt"
+    return extension_of(Path(path)).removeprefix(".") not in (*FORMATS.keys() - {"txt"}, "json")

@@ -1,4 +1,4 @@
-"""Documents to token ids with sentence bounds: the one function that every way of building runs, and its processes.
+"""Documents to token ids with sentence bounds: the one function that every way of building runs.
 
 A document is split into sentences, and each sentence is encoded together with the white space before it, so that the
 ids are those of the running text for tokenizers that mark spaces. A line end inside a document is kept where the
@@ -9,15 +9,9 @@ tokens are added.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
-import os
-import signal
-import threading
-from collections import deque
-from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +22,8 @@ from bertworks.data.corpus.documents import Block, Place, read_blocks
 from bertworks.data.corpus.layout import MAX_SENTENCE_TOKENS, token_type
 from bertworks.data.corpus.options import CorpusOptions
 from bertworks.data.sentences import sentence_spans
-from bertworks.errors import DataError
 from bertworks.text.tokenizer import Tokenizer
+from bertworks.workers import map_in_order
 
 DIGEST_BYTES = 16
 
@@ -108,60 +102,16 @@ def _storable(owners: NDArray[Any], lengths: NDArray[Any]) -> tuple[NDArray[Any]
     return owners, lengths
 
 
-# --- all cores of this machine ----------------------------------------------------------------------------------------
-
-
 def encode_files(
     paths: Sequence[str], tokenizer: str | Path, options: CorpusOptions, start: Place, workers: int
 ) -> Generator[EncodedBlock]:
-    """Every block from `start` on, in order. This process reads the files; `workers` others encode.
+    """Every block from `start` on, in order. This process reads the files; `workers` processes encode.
 
     At most `workers` + 2 blocks are on their way, so memory does not grow with the files.
     """
-    blocks = read_blocks(paths, options, start)
-    if workers == 1:
-        encoder = Encoder(tokenizer, options)
-        for block in blocks:
-            yield encoder.encode(block)
-        return
-    context = multiprocessing.get_context("spawn")  # a forked child of a process with threads may hang
-    pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(str(tokenizer), options))
-    waiting: deque[Future[EncodedBlock]] = deque()
-    try:
-        for block in blocks:
-            waiting.append(pool.submit(_encode_in_worker, block))
-            if len(waiting) > workers + 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise DataError(
-            "a process that encoded documents has died, most likely for lack of memory; use fewer --workers"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    make = partial(_block_encoder, str(tokenizer), options)
+    return map_in_order(make, read_blocks(paths, options, start), workers, ahead=2)
 
 
-_encoder: Encoder | None = None  # of this worker process
-
-
-def _start_worker(tokenizer: str, options: CorpusOptions) -> None:
-    global _encoder
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one process per core is all there is room for
-    os.environ["RAYON_NUM_THREADS"] = "1"
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    _encoder = Encoder(tokenizer, options)
-
-
-def _die_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _encode_in_worker(block: Block) -> EncodedBlock:
-    assert _encoder is not None
-    return _encoder.encode(block)
+def _block_encoder(tokenizer: str, options: CorpusOptions) -> Callable[[Block], EncodedBlock]:
+    return Encoder(tokenizer, options).encode

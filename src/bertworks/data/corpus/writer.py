@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertworks.atomic import write_bytes
 from bertworks.data.corpus.documents import BEGINNING, Place
 from bertworks.data.corpus.encode import DIGEST_BYTES, EncodedBlock
 from bertworks.data.corpus.layout import shard_name, write_shard
-from bertworks.data.corpus.unfinished import Unfinished
+from bertworks.data.unfinished import Json, Unfinished
 
 DIGESTS_SUFFIX = ".digests"
 
@@ -43,9 +44,8 @@ class ShardWriter:
 
     def __init__(self, unfinished: Unfinished, *, shard_tokens: int, drop_duplicates: bool) -> None:
         self.totals = Totals()
-        self.place: Place | None = (
-            BEGINNING  # behind the last document of the last whole shard; None: at the end of all
-        )
+        # Behind the last document of the last whole shard; None at the end of all.
+        self.place: Place | None = BEGINNING
         self._unfinished = unfinished
         self._shard_tokens = shard_tokens
         self._seen: set[bytes] | None = set() if drop_duplicates else None
@@ -54,7 +54,8 @@ class ShardWriter:
             self.totals = Totals(**entry["totals"])
             self.place = None if entry["place"] is None else Place(**entry["place"])
             if self._seen is not None:
-                raw = (unfinished.path / (entry["file"] + DIGESTS_SUFFIX)).read_bytes()
+                with unfinished.explained():
+                    raw = (unfinished.path / (entry["file"] + DIGESTS_SUFFIX)).read_bytes()
                 self._seen.update(raw[at : at + DIGEST_BYTES] for at in range(0, len(raw), DIGEST_BYTES))
 
     def add(self, block: EncodedBlock) -> None:
@@ -125,11 +126,10 @@ class ShardWriter:
         """Write the current shard, which ends at `place`, and begin the next."""
         name = shard_name(len(self._unfinished.entries))
         if self._seen is not None:
-            digests = b"".join(self._digests)
-            self._unfinished.add(name + DIGESTS_SUFFIX, lambda path: _write_bytes(path, digests))
-        entry: dict[str, Any] = {"file": name}
+            with self._unfinished.explained():
+                write_bytes(self._unfinished.path / (name + DIGESTS_SUFFIX), b"".join(self._digests))
 
-        def write(path: Path) -> None:
+        def write(path: Path) -> Json:
             size, sha256 = write_shard(
                 path,
                 self._ids,
@@ -137,18 +137,16 @@ class ShardWriter:
                 np.concatenate(self._num_sentences),
                 np.concatenate(self._num_tokens),
             )
-            entry.update(
-                documents=size.documents,
-                sentences=size.sentences,
-                tokens=size.tokens,
-                bytes=size.file_bytes,
-                sha256=sha256,
-                totals=dataclasses.asdict(self.totals),
-                place=None if place is None else dataclasses.asdict(place),
-            )
+            return {
+                "documents": size.documents,
+                "sentences": size.sentences,
+                "tokens": size.tokens,
+                "sha256": sha256,
+                "totals": dataclasses.asdict(self.totals),
+                "place": None if place is None else dataclasses.asdict(place),
+            }
 
         self._unfinished.add(name, write)
-        self._unfinished.commit(entry)
         self.place = place
         self._clear()
 
@@ -159,7 +157,3 @@ class ShardWriter:
         self._num_tokens: list[NDArray[np.int64]] = []
         self._num_sentences: list[NDArray[np.int64]] = []
         self._digests: list[bytes] = []
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bertworks.text.train.pairs import PairTable
 from bertworks.text.train.symbols import Start, start_symbols
+
+if TYPE_CHECKING:
+    from bertworks.text.train.pairs import PairTable
 
 # stage, done, total (None where it cannot be known)
 Progress = Callable[[str, int, int | None], None]
@@ -49,6 +52,9 @@ def learn_bpe(
     progress: Progress | None = None,
 ) -> Learnt:
     """Learn merges from counted words until the vocabulary is full or no pair occurs `min_frequency` times."""
+    # Here, because numba takes a second to import, and the processes that count words do without it.
+    from bertworks.text.train.pairs import PairTable
+
     start = start_symbols(
         word_counts,
         vocab_size=vocab_size,

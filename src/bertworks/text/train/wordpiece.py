@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bertworks.text.train.bpe import Learnt, Progress, learn_merges
-from bertworks.text.train.pairs import PairTable
 from bertworks.text.train.symbols import start_symbols
 
 CONTINUING_PREFIX = "##"
@@ -44,6 +43,8 @@ def learn_wordpiece(
     progress: Progress | None = None,
 ) -> Learnt:
     """Learn pieces from counted words until the vocabulary is full or no pair reaches the lowest threshold."""
+    from bertworks.text.train.pairs import PairTable  # late, as in `learn_bpe`
+
     start = start_symbols(
         {word: count for word, count in word_counts.items() if len(word) <= MAX_WORD_LENGTH},
         vocab_size=vocab_size,

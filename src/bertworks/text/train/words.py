@@ -10,22 +10,22 @@ is the same too. It loses the counts that rare words had so far, at each cut at 
 from __future__ import annotations
 
 import logging
-import multiprocessing
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
-from bertworks.errors import DataError, UsageError
+from bertworks.errors import UsageError
 from bertworks.text.train.bpe import Progress
 from bertworks.text.train.options import TrainerOptions
 from bertworks.text.train.pipeline import Pipeline
+from bertworks.workers import checked_workers, map_in_order
 
 BATCH_CHARACTERS = 8_000_000
 COUNT = "count words"
 
+Batch = tuple[int, list[str]]  # the number of characters, and the texts
+
 logger = logging.getLogger(__name__)
-_pipeline: Pipeline | None = None  # of this worker process
 
 
 def count_words(
@@ -38,13 +38,13 @@ def count_words(
     batch_characters: int = BATCH_CHARACTERS,
 ) -> dict[str, int]:
     """How often each word occurs, by the options' normaliser and pre-tokenizer; `progress` is told of characters."""
-    if workers < 1:
-        raise UsageError(f"workers must be at least 1, not {workers}")
+    workers = checked_workers(workers)
     if max_words is not None and max_words < 2:
         raise UsageError(f"max_words must be at least 2, not {max_words}")
     total: Counter[str] = Counter()
     done = cuts = 0
-    for characters, counts in _counted(_batches(texts, batch_characters), options, workers):
+    counted = map_in_order(partial(_batch_counter, options), _batches(texts, batch_characters), workers)
+    for characters, counts in counted:
         total.update(counts)
         if max_words is not None and len(total) > max_words:
             total = _pruned(total, max_words // 2)
@@ -68,7 +68,7 @@ def _pruned(counts: Counter[str], keep: int) -> Counter[str]:
     return Counter(dict(kept))
 
 
-def _batches(texts: Iterable[str], size: int) -> Iterator[tuple[int, list[str]]]:
+def _batches(texts: Iterable[str], size: int) -> Iterator[Batch]:
     """Lists of texts with at least `size` characters (but for the last one), each with its number of characters."""
     batch: list[str] = []
     characters = 0
@@ -82,37 +82,6 @@ def _batches(texts: Iterable[str], size: int) -> Iterator[tuple[int, list[str]]]
         yield characters, batch
 
 
-def _counted(
-    batches: Iterator[tuple[int, list[str]]], options: TrainerOptions, workers: int
-) -> Iterator[tuple[int, dict[str, int]]]:
-    """Count every batch; results come in the order of the batches."""
-    if workers == 1:
-        pipeline = Pipeline(options)
-        for characters, batch in batches:
-            yield characters, pipeline.count(batch)
-        return
-    context = multiprocessing.get_context("spawn")  # a forked child of a process with threads may hang
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(options,)) as pool:
-        waiting: deque[tuple[int, Future[dict[str, int]]]] = deque()
-        try:
-            for characters, batch in batches:
-                waiting.append((characters, pool.submit(_count_in_worker, batch)))
-                if len(waiting) > workers:  # one batch waits while the workers are busy; more would only cost memory
-                    characters, future = waiting.popleft()
-                    yield characters, future.result()
-            for characters, future in waiting:
-                yield characters, future.result()
-        except BrokenProcessPool as error:
-            raise DataError(
-                "a process that counted words has died, most likely for lack of memory; use fewer workers"
-            ) from error
-
-
-def _start_worker(options: TrainerOptions) -> None:
-    global _pipeline
-    _pipeline = Pipeline(options)
-
-
-def _count_in_worker(batch: list[str]) -> dict[str, int]:
-    assert _pipeline is not None
-    return _pipeline.count(batch)
+def _batch_counter(options: TrainerOptions) -> Callable[[Batch], tuple[int, dict[str, int]]]:
+    pipeline = Pipeline(options)
+    return lambda batch: (batch[0], pipeline.count(batch[1]))

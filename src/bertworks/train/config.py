@@ -1,0 +1,132 @@
+"""The settings of a training: how large a step is, how it is taken, and when it is looked at and saved.
+
+Which data is read and which model is trained is said elsewhere; nothing here knows whether it pretrains or fine-tunes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bertworks.errors import ConfigError
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """Which optimiser, and its numbers."""
+
+    name: Literal["adamw", "lamb", "muon"] = "adamw"
+    learning_rate: float = 1e-3
+    """The highest learning rate; the schedule multiplies it."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    """On matrices and embedding tables; never on biases and norms."""
+    layer_decay: float = 1.0
+    """Each layer below the heads learns this much slower than the one above it (fine-tuning: 0.8 to 0.95); 1 = all alike."""
+    muon_learning_rate: float | None = None
+    """For the matrices that Muon turns; None = `learning_rate`, to which its steps are scaled."""
+    muon_momentum: float = 0.95
+
+    def __post_init__(self) -> None:
+        _positive("optimizer.learning_rate", self.learning_rate)
+        _positive("optimizer.muon_learning_rate", self.muon_learning_rate)
+        _positive("optimizer.eps", self.eps)
+        _between("optimizer.weight_decay", self.weight_decay, 0.0, float("inf"))
+        if not 0.0 < self.layer_decay <= 1.0:
+            raise ConfigError(f"optimizer.layer_decay is {self.layer_decay:g}; allowed: above 0, up to 1")
+        for name, value in (*(("betas", beta) for beta in self.betas), ("muon_momentum", self.muon_momentum)):
+            if not 0.0 <= value < 1.0:
+                raise ConfigError(f"optimizer.{name} has {value:g}; allowed: from 0 to below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """How the learning rate goes over the training, as a share of its highest value."""
+
+    name: Literal["linear", "cosine", "constant", "trapezoid", "noam"] = "linear"
+    warmup: float = 0.06
+    """Below 1: a share of all steps; from 1 on: a number of steps."""
+    decay: float = 0.2
+    """Trapezoid: the share of all steps, at the end, over which it falls."""
+    final: float = 0.0
+    """Linear, cosine, trapezoid: the share of the highest learning rate that it falls to."""
+
+    def __post_init__(self) -> None:
+        _between("schedule.warmup", self.warmup, 0.0, float("inf"))
+        _between("schedule.decay", self.decay, 0.0, 1.0)
+        _between("schedule.final", self.final, 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """When the model is evaluated on held-out data, and what follows from it."""
+
+    steps: int | None = None
+    """Every so many steps and at the end; None = ten times over the training; 0 = never."""
+    metric: str = "loss"
+    """Which of the evaluation's figures says which checkpoint is the best."""
+    goal: Literal["lowest", "highest"] = "lowest"
+    patience: int | None = None
+    """Stop after this many evaluations in a row without a better one; None = never."""
+    keep: Literal["last", "best"] = "last"
+    """Which weights the training ends with."""
+
+    def __post_init__(self) -> None:
+        _at_least("evaluation.steps", self.steps, 0)
+        _at_least("evaluation.patience", self.patience, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One training."""
+
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    batch_tokens: int = 16384
+    """Tokens in one step, over all processes."""
+    micro_tokens: int | None = None
+    """Tokens in one forward pass of one process; it bounds the memory and changes no result. None = a size that suits."""
+    clip_norm: float | None = 1.0
+    """The gradient's norm is cut to this; None = never."""
+    ema: float | None = None
+    """Decay of the weights' exponential moving average, which is then what is evaluated and kept; None = no average."""
+    precision: Precision = "fp32"
+    sharded: bool = False
+    """With several processes: split weights and optimiser among them (FSDP) instead of copying them (DDP)."""
+    gradient_checkpointing: bool = False
+    """Compute each block again in the backward pass instead of remembering it: less memory, a third more time."""
+    checkpoint_steps: int | None = None
+    checkpoint_minutes: float | None = 10.0
+    """Save every so many steps, and after so many minutes, and always at the end."""
+    log_steps: int = 10
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """What a loss or a gradient that is infinite or not a number leads to; see `bertworks.train.loop`."""
+
+    def __post_init__(self) -> None:
+        _at_least("batch_tokens", self.batch_tokens, 1)
+        _at_least("micro_tokens", self.micro_tokens, 1)
+        _at_least("checkpoint_steps", self.checkpoint_steps, 1)
+        _at_least("log_steps", self.log_steps, 1)
+        _positive("checkpoint_minutes", self.checkpoint_minutes)
+        _positive("clip_norm", self.clip_norm)
+        if self.ema is not None and not 0.0 < self.ema < 1.0:
+            raise ConfigError(f"ema is {self.ema:g}; allowed: between 0 and 1, such as 0.999, or none")
+
+
+def _at_least(name: str, value: int | None, lowest: int) -> None:
+    if value is not None and value < lowest:
+        raise ConfigError(f"{name} is {value}; allowed: {lowest} or more")
+
+
+def _positive(name: str, value: float | None) -> None:
+    if value is not None and not value > 0.0:
+        raise ConfigError(f"{name} is {value:g}; allowed: above 0")
+
+
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{name} is {value:g}; allowed: {low:g} to {high:g}")

@@ -1,0 +1,83 @@
+"""How well a model does on documents that were held out: loss, perplexity and accuracy of each of its losses.
+
+The same sequences with the same masks every time, and for every recipe: 15 % of the tokens, drawn once, whatever share
+the training masks. Figures of different runs on one corpus can then be compared. Processes share the work and add up
+their sums, so that the number of processes changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from bertworks.data.pretraining.pieces import SequenceSource
+from bertworks.objectives.base import Objective
+from bertworks.train.feed import evaluation_batches
+from bertworks.train.parallel import Parallel
+
+PERPLEXITY = ("mlm", "lm")
+"""Losses that are means of negative log probabilities of tokens."""
+
+
+class Evaluation:
+    """The held-out sequences, prepared once. False where there are none."""
+
+    def __init__(self, objective: Objective, source: SequenceSource | None, parallel: Parallel) -> None:
+        self.objective = objective
+        self.parallel = parallel
+        self.batches = evaluation_batches(source, objective, rank=parallel.rank, world=parallel.world) if source else []
+        self._any = source is not None
+
+    def __bool__(self) -> bool:
+        return self._any
+
+    @torch.no_grad()
+    def run(self, module: nn.Module) -> dict[str, float]:
+        """The figures of `module` as it is."""
+        if not self:
+            return {}
+        names = list(self.objective.weights)
+        found: dict[str, list[float]] = {}  # sums that add up over batches and processes: (part, whole)
+        was_training = module.training
+        module.eval()
+        for batch in self.batches:
+            if not batch.num_tokens:
+                continue
+            losses = self.objective.losses(module, batch.to(self.parallel.device))
+            for name in names:
+                _add(found, f"{name}_loss", losses[name].sum, losses[name].count)
+                if (correct := losses[name].correct) is not None:
+                    _add(found, f"{name}_accuracy", correct, losses[name].count)
+                for share, (part, whole) in losses[name].shares.items():
+                    _add(found, f"{name}_{share}", part, float(whole))
+        module.train(was_training)
+        return self._figures(names, self._added_up(found))
+
+    def _added_up(self, found: dict[str, list[float]]) -> dict[str, float]:
+        """Means over all processes, each of which has had at least one batch."""
+        if self.parallel.world > 1:
+            keys = list(found)
+            sums = self.parallel.sum(torch.tensor([found[key] for key in keys], dtype=torch.float64)).tolist()
+            found = dict(zip(keys, sums, strict=True))
+        return {key: part / whole for key, (part, whole) in found.items() if whole}
+
+    def _figures(self, names: list[str], means: dict[str, float]) -> dict[str, float]:
+        """The total first; then, per loss, its mean (where there are several), perplexity, accuracy and the like."""
+        figures = {"loss": sum(self.objective.weights[name] * means.get(f"{name}_loss", 0.0) for name in names)}
+        for key, value in sorted(means.items(), key=lambda item: names.index(item[0].rsplit("_", 1)[0])):
+            name, _, what = key.rpartition("_")
+            if what == "loss" and name in PERPLEXITY:
+                if len(names) > 1:
+                    figures[key] = value
+                figures[f"{name}_perplexity"] = math.exp(min(value, 700.0))
+            elif what != "loss" or len(names) > 1:
+                figures[key] = value
+        return figures
+
+
+def _add(found: dict[str, list[float]], name: str, part: Tensor, whole: float) -> None:
+    sums = found.setdefault(name, [0.0, 0.0])
+    sums[0] += float(part)
+    sums[1] += whole

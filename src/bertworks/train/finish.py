@@ -1,0 +1,137 @@
+"""The end of a run: its directory becomes a model that others can open, with what they need to judge it.
+
+    model.safetensors, config.json, tokenizer …   by `bertworks.hub.save`; ELECTRA's generator in generator/
+    metrics.json   report.html   README.md        figures, curves, model card
+
+`metrics.json` is written last: a directory that has it is finished.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertworks import hub
+from bertworks.atomic import write_text
+from bertworks.config import to_dict
+from bertworks.data.corpus import Corpus
+from bertworks.errors import CheckpointError, OutputError
+from bertworks.train import samples
+from bertworks.train.assemble import GENERATOR, Assembly
+from bertworks.train.config import EvaluationConfig
+from bertworks.train.log import HELD_OUT, read_metrics
+from bertworks.train.recipes import Recipe
+from bertworks.train.report import Summary, model_card, report
+
+METRICS, REPORT, CARD = "metrics.json", "report.html", "README.md"
+
+
+def finish(recipe: Recipe, corpus: Corpus, assembly: Assembly, output: Path, *, steps: int) -> dict[str, Any]:
+    """Write everything; `assembly` holds the weights to keep. Returns the content of `metrics.json`."""
+    run = recipe.run
+    assert run is not None
+    assembly.module.eval()
+    for folder, model in assembly.models.items():
+        hub.save(model, assembly.tokenizer, output / folder, settings=None if folder else assembly.settings)
+    lines = read_metrics(output)
+    seconds = max((line.get("seconds", 0.0) for line in lines), default=0.0)
+    tokens = max((line.get("tokens", 0) for line in lines), default=0)
+    result = {
+        "task": recipe.objective.kind,
+        "metrics": held_out_figures(lines, recipe.train.evaluation),
+        "seeds": [run.seed],
+        "data": run.corpus,
+        "model": assembly.describe(),
+        "seconds": seconds,
+        "steps": steps,
+        "tokens": tokens,
+    }
+    summary = _summary(recipe, corpus, assembly, output, result, lines)
+    try:
+        write_text(output / REPORT, report(summary))
+        write_text(output / CARD, model_card(summary))
+        write_text(output / METRICS, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise OutputError(f"cannot write to {output}: {error.strerror or error}") from error
+    return result
+
+
+def read_result(output: Path) -> dict[str, Any]:
+    """The content of a finished run's `metrics.json`."""
+    try:
+        result = json.loads((output / METRICS).read_text(encoding="utf-8"))
+        return {**result, "seconds": float(result["seconds"]), "metrics": dict(result["metrics"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{output / METRICS} cannot be read ({error}); delete it and run with --resume"
+        ) from error
+
+
+def held_out_figures(lines: list[dict[str, Any]], config: EvaluationConfig) -> dict[str, float]:
+    """The evaluation of the weights that are kept: the last one's, or the best one's."""
+    found = [
+        {name.removeprefix(HELD_OUT): value for name, value in line.items() if name.startswith(HELD_OUT)}
+        for line in lines
+        if any(name.startswith(HELD_OUT) for name in line) and line["step"] > 0
+    ]
+    if not found:
+        return {}
+    if config.keep == "best":
+        choose = min if config.goal == "lowest" else max
+        return choose(found, key=lambda figures: figures.get(config.metric, 0.0))
+    return found[-1]
+
+
+def _summary(
+    recipe: Recipe,
+    corpus: Corpus,
+    assembly: Assembly,
+    output: Path,
+    result: Mapping[str, Any],
+    lines: list[dict[str, Any]],
+) -> Summary:
+    metrics: Mapping[str, float] = result["metrics"]
+    parameters = sum(parameter.numel() for parameter in assembly.models[""].parameters())
+    minutes = result["seconds"] / 60
+    numbers = [
+        (f"{parameters / 1e6:.1f} M", "parameters"),
+        (f"{result['steps']:,}", "steps"),
+        (f"{result['tokens'] / 1e6:.2f} M", "tokens read"),
+        (f"{minutes:.1f} min", "time"),
+    ]
+    numbers += [(f"{value:.1%}", name.replace("_", " ")) for name, value in metrics.items() if "accuracy" in name][:2]
+    title, shown = _samples(recipe.objective.kind, corpus, assembly)
+    return Summary(
+        name=output.resolve().name,
+        about=f"{recipe.about or recipe.objective.kind}. Trained with Bertworks: {assembly.describe()}.",
+        task=recipe.objective.kind,
+        numbers=numbers,
+        metrics=metrics,
+        data=[
+            ("corpus", Path(str(result["data"])).name),
+            ("documents", f"{corpus.num_documents:,}"),
+            ("tokens", f"{corpus.num_tokens:,}, {assembly.held_out_tokens:,} of them held out"),
+            ("vocabulary", f"{corpus.vocab_size:,} tokens"),
+        ],
+        settings=to_dict(recipe),
+        lines=lines,
+        samples=shown,
+        samples_title=title,
+        embeddings=assembly.settings is not None,
+    )
+
+
+def _samples(kind: str, corpus: Corpus, assembly: Assembly) -> tuple[str, list[samples.Sample]]:
+    """What the model says of held-out text, where there is some."""
+    models, tokenizer = assembly.models, assembly.tokenizer
+    documents = (corpus.document(int(index)) for index in assembly.held_out_documents)
+    if kind == "causal_lm":
+        return "Held-out texts, continued", samples.continued(models[""], tokenizer, documents)
+    if kind == "replaced_tokens":
+        title = "Held-out texts with the generator's words; orange where the discriminator is wrong"
+        return title, samples.detected(models[GENERATOR], models[""], tokenizer, documents)
+    if "mlm" in models[""].heads:
+        return "Masks filled in held-out texts; orange where wrong", samples.filled(models[""], tokenizer, documents)
+    return "", []

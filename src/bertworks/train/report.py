@@ -1,0 +1,176 @@
+"""The two texts that a finished run leaves for people: `report.html` and the model card `README.md`.
+
+The report stands alone (see `bertworks.page`): curves, settings, and what the model makes of unseen text. The card has
+the header that the Hugging Face Hub reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from bertworks.page import curves, document, facts, section, soft, table
+from bertworks.train.log import HELD_OUT
+from bertworks.train.samples import Sample, Shown
+
+HEADERS = {"masked_lm": "fill-mask", "causal_lm": "text-generation", "replaced_tokens": None, "distill": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What is known of a finished run."""
+
+    name: str
+    about: str
+    task: str
+    """The objective: masked_lm, causal_lm, replaced_tokens or distill."""
+    numbers: Sequence[tuple[str, str]]
+    """(value, what it is): the few that matter most."""
+    metrics: Mapping[str, float]
+    """Of the final evaluation on held-out text."""
+    data: Sequence[tuple[str, str]]
+    """(what, value) about the corpus."""
+    settings: Mapping[str, Any]
+    """`config.toml` as nested values."""
+    lines: Sequence[Mapping[str, Any]]
+    """`metrics.jsonl`."""
+    samples: Sequence[Sample] = field(default_factory=list)
+    samples_title: str = ""
+    embeddings: bool = False
+    """Whether the directory is an embedding model as well."""
+
+
+def report(summary: Summary) -> str:
+    """The page."""
+    return document(
+        f"Training report: {summary.name}",
+        f"<h1>{escape(summary.name)}</h1>",
+        soft(summary.about),
+        facts(summary.numbers),
+        section("Curves", f'<div class="columns">{"".join(_curves(summary.lines))}</div>'),
+        section("On held-out text", table((_words(name), _value(value)) for name, value in summary.metrics.items()))
+        if summary.metrics
+        else "",
+        _samples(summary),
+        section("Data", table(summary.data)),
+        section("Settings", table(_flat(summary.settings))),
+        soft("The whole of it is in config.toml and metrics.jsonl beside this page."),
+    )
+
+
+def _curves(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = {name for line in lines for name in line}
+
+    def line_of(name: str) -> list[tuple[float, float]]:
+        return [(float(line["step"]), float(line[name])) for line in lines if line.get(name) is not None]
+
+    held_out = sorted(name for name in names if name.startswith(HELD_OUT))
+    losses = {"training": line_of("loss"), "held out": line_of(HELD_OUT + "loss")}
+    parts = {
+        _words(name): line_of(name)
+        for name in sorted(names)
+        if name.endswith("_loss") and not name.startswith(HELD_OUT)
+    }
+    accuracies = {_words(name): line_of(name) for name in held_out if name.endswith("accuracy")}
+    return [
+        curves("Loss", losses),
+        curves("Accuracy", accuracies, percent=True),
+        curves("Losses one by one", parts) if len(parts) > 1 else "",
+        curves("Learning rate", {"learning rate": line_of("learning_rate")}),
+        curves("Gradient norm", {"gradient norm": line_of("gradient_norm")}),
+        curves("Tokens a second", {"tokens a second": line_of("tokens_per_second")}),
+    ]
+
+
+def _samples(summary: Summary) -> str:
+    if not summary.samples:
+        return ""
+
+    def show(part: Shown) -> str:
+        if not part.mark:
+            return escape(part.text)
+        kind = ' class="wrong"' if part.mark == "wrong" else ""
+        return f'<mark{kind} title="{escape(part.title, quote=True)}">{escape(part.text)}</mark>'
+
+    texts = ("".join(show(part) for part in sample) for sample in summary.samples)
+    return section(summary.samples_title, *(f'<p class="filled">{text}</p>' for text in texts))
+
+
+def model_card(summary: Summary) -> str:
+    """The model's README.md."""
+    tag = "sentence-similarity" if summary.embeddings else HEADERS.get(summary.task)
+    header = ["---", "library_name: " + ("sentence-transformers" if summary.embeddings else "transformers")]
+    header += [f"pipeline_tag: {tag}"] if tag else []
+    header += ["tags:", "- bertworks", "---"]
+    results = [f"| {_words(name)} | {_value(value)} |" for name, value in summary.metrics.items()]
+    lines = [
+        *header,
+        "",
+        f"# {summary.name}",
+        "",
+        summary.about,
+        "",
+        *(f"- {name}: {value}" for value, name in summary.numbers),
+        "",
+        "## Results on held-out text",
+        "",
+        *(["| measure | value |", "|---|---:|", *results] if results else ["None: the run held out no text."]),
+        "",
+        "## Data",
+        "",
+        *(f"- {name}: {value}" for name, value in summary.data),
+        "",
+        "## Use",
+        "",
+        "```python",
+        *_use(summary),
+        "```",
+        "",
+        "How it was trained is in `config.toml`, step by step in `metrics.jsonl`, with curves in `report.html`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _use(summary: Summary) -> list[str]:
+    if summary.embeddings:
+        return [
+            "import bertworks",
+            "",
+            'vectors = bertworks.load("PATH").embed(["A text.", "Another one."])',
+        ]
+    if summary.task == "masked_lm":
+        return ["import bertworks", "", 'print(bertworks.load("PATH").fill("Put a [MASK] here."))']
+    if summary.task == "causal_lm":
+        return [
+            "from transformers import AutoModelForCausalLM, AutoTokenizer",
+            "",
+            'tokenizer, model = AutoTokenizer.from_pretrained("PATH"), AutoModelForCausalLM.from_pretrained("PATH")',
+            'ids = model.generate(**tokenizer("It was", return_tensors="pt"), max_new_tokens=20)',
+            "print(tokenizer.decode(ids[0]))",
+        ]
+    return [
+        "import bertworks",
+        "",
+        'vectors = bertworks.load("PATH").embed(["A text."], layers="last", pooling="mean")',
+    ]
+
+
+def _flat(values: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in values.items():
+        place = f"{path}.{name}" if path else name
+        if isinstance(value, Mapping):
+            rows += _flat(value, place)
+        else:
+            rows.append((place, "none" if value is None else str(value)))
+    return rows
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _value(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -1,0 +1,333 @@
+"""A whole pretraining run: corpus and recipe in, a Hugging Face directory out.
+
+    check  ->  assemble  ->  measure, plan  ->  train (log, evaluate, save)  ->  finish
+                                  config.toml      checkpoints/, metrics.jsonl    model, metrics.json, report, card
+
+`pretrain` is a generator of events, so that a terminal, a notebook and a test can all follow it; nothing is printed
+here. A `--budget` is turned into steps once, when the run begins, and the steps are what `config.toml` holds: a resumed
+run does not measure again, and ends with the same weights as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import nn
+
+from bertworks.config import to_dict
+from bertworks.data.corpus import Corpus
+from bertworks.models.device import usable_device
+from bertworks.train import state
+from bertworks.train.assemble import LEXICON_FILE, Assembly, assemble
+from bertworks.train.config import TrainConfig
+from bertworks.train.evaluate import Evaluation
+from bertworks.train.feed import Feed, phases
+from bertworks.train.finish import METRICS, finish, read_result
+from bertworks.train.log import StepLog, check_trackers, installed, resumable
+from bertworks.train.loop import StepReport, evaluation_steps, train
+from bertworks.train.measure import Measured, measure_steps
+from bertworks.train.parallel import Parallel
+from bertworks.train.plan import Plan, steps_within
+from bertworks.train.recipes import Recipe, RunSection
+from bertworks.train.settle import (
+    CHECKPOINTS,
+    RunOptions,
+    changes,
+    open_corpus,
+    resolve,
+    stored_recipe,
+    write_config,
+)
+
+__all__ = ["Event", "Finished", "Note", "Planned", "RunOptions", "Stepped", "Stopped", "pretrain"]
+
+MEASURED_STEPS = 5
+FEW_STEPS = 100
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that a person should know."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The training begins."""
+
+    plan: Plan
+    model: str
+    corpus: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepped:
+    """One step is done."""
+
+    report: StepReport
+    loss: float
+    """All losses, weighted."""
+    rate: float
+    """Tokens a second since the last logged step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """Stopped on request; a checkpoint is saved."""
+
+    step: int
+    total_steps: int
+    directory: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The run's directory is a model now."""
+
+    directory: Path
+    steps: int
+    seconds: float
+    metrics: Mapping[str, float]
+    already: bool = False
+
+
+Event = Note | Planned | Stepped | Stopped | Finished
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Iterator[Event]:
+    """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
+    stored = stored_recipe(options)
+    if stored is not None and (options.output / METRICS).exists():
+        yield _finished(options.output, stored)
+        return
+    corpus = open_corpus(options.corpus)
+    recipe = resolve(options, stored, corpus)
+    run = recipe.run
+    assert run is not None
+    saved = None
+    if stored is None:
+        if options.resume:
+            yield Note(f"there is no run in {options.output} yet: a new one begins")
+    else:
+        changed = changes(stored, recipe)
+        if changed:
+            yield Note(f"changed, which changes no result: {'; '.join(changed)}")
+        saved = resumable(options.output, options.output / CHECKPOINTS, stored)
+        for note in saved.notes if saved is not None else ():
+            yield Note(note)
+    default = ("tensorboard",) if installed("tensorboard") else ()
+    track = check_trackers(default if options.track is None else options.track)
+
+    device = usable_device(options.device)
+    parallel = Parallel(device=device, precision=recipe.train.precision, sharded=recipe.train.sharded)
+    try:
+        torch.manual_seed(run.seed)
+        assembly = assemble(recipe, corpus, None if stored is None else options.output / LEXICON_FILE)
+        for text in assembly.notes:
+            yield Note(text)
+        trainer = _Trainer(options, recipe, corpus, assembly, parallel)
+        if stored is None:
+            recipe = trainer.begin()
+            assert recipe.run is not None
+            if recipe.run.budget is not None and (recipe.run.steps or 0) < FEW_STEPS:
+                yield Note(
+                    f"only {recipe.run.steps} steps fit in the budget; a smaller --size or train.batch_tokens gives more"
+                )
+        yield trainer.planned(saved.step if saved is not None else 0)
+        yield from trainer.train(saved, track, stop)
+    finally:
+        parallel.close()
+
+
+class _Trainer:
+    """The parts of one run, once they are all there."""
+
+    def __init__(
+        self, options: RunOptions, recipe: Recipe, corpus: Corpus, assembly: Assembly, parallel: Parallel
+    ) -> None:
+        self.options, self.recipe, self.corpus = options, recipe, corpus
+        self.assembly, self.parallel = assembly, parallel
+        self.output = options.output
+        self.module: nn.Module = assembly.module.to(parallel.device)
+        self.evaluation = Evaluation(assembly.evaluation, assembly.held_out, parallel)
+        self.measured: Measured | None = None
+        self.evaluation_seconds = 0.0
+        self.first_metrics: dict[str, float] = {}
+
+    @property
+    def run(self) -> RunSection:
+        assert self.recipe.run is not None
+        return self.recipe.run
+
+    def feed(self, total_steps: int, *, only: Literal["short", "long"] | None = None) -> Feed:
+        """All batches, or those of one phase alone (to measure them)."""
+        short, long = self.assembly.short, self.assembly.long
+        if only == "long" and long is not None:
+            short, long = long, None
+        plan = phases(
+            short,
+            None if only else long,
+            batch_tokens=self.recipe.train.batch_tokens,
+            seed=self.run.seed,
+            total_steps=total_steps,
+            share=self.recipe.data.long_share,
+        )
+        return Feed(
+            plan,
+            self.assembly.objective,
+            total_steps=total_steps,
+            micro_tokens=self.recipe.train.micro_tokens,
+            device=self.parallel.device.type,
+        )
+
+    def begin(self) -> Recipe:
+        """Measure, turn a budget into steps, and write them down with everything else that decides the result."""
+        measured = self._measure("short")
+        if self.assembly.long is not None:
+            long, share = self._measure("long"), self.recipe.data.long_share
+            measured = Measured(
+                seconds=(1 - share) * measured.seconds + share * long.seconds,
+                num_tokens=(1 - share) * measured.num_tokens + share * long.num_tokens,
+            )
+        self.measured = measured
+        started = time.perf_counter()
+        self.first_metrics = self.evaluation.run(self.module)
+        seconds = torch.tensor([time.perf_counter() - started], dtype=torch.float64)
+        self.evaluation_seconds = float(self.parallel.sum(seconds)) / self.parallel.world  # the same everywhere
+        run = self.run
+        if run.budget is not None:
+            steps, evaluations = steps_within(run.budget, measured.seconds, per_evaluation=self.evaluation_seconds)
+            run = replace(run, steps=steps, evaluation_steps=math.ceil(steps / evaluations))
+        self.recipe = replace(self.recipe, run=run)
+        if self.parallel.main:
+            write_config(self.output, self.recipe, self.assembly.lexicon, self.assembly.tokenizer)
+        self.parallel.barrier()
+        return self.recipe
+
+    def _measure(self, only: Literal["short", "long"]) -> Measured:
+        feed = self.feed(MEASURED_STEPS, only=only)
+        return measure_steps(
+            self.module,
+            self.assembly.objective,
+            feed,
+            self.recipe.train,
+            seed=self.run.seed,
+            parallel=self.parallel,
+            num_steps=MEASURED_STEPS,
+        )
+
+    @property
+    def config(self) -> TrainConfig:
+        """The recipe's, with what was settled when the run began."""
+        config = self.recipe.train
+        if config.evaluation.steps is not None or self.run.evaluation_steps is None:
+            return config
+        return replace(config, evaluation=replace(config.evaluation, steps=self.run.evaluation_steps))
+
+    def _evaluations(self, steps: int) -> int:
+        every = evaluation_steps(self.config, steps) if self.evaluation else 0
+        return max(1, steps // every) if every else 0
+
+    def planned(self, first_step: int) -> Planned:
+        """What is to come, in numbers."""
+        steps = self.run.steps or 0
+        step_tokens = self.measured.num_tokens if self.measured is not None else float(self.recipe.train.batch_tokens)
+        seconds = None
+        if self.measured is not None:
+            seconds = self.measured.seconds * (steps - first_step) + self.evaluation_seconds * self._evaluations(steps)
+        plan = Plan(
+            parameters=sum(parameter.numel() for parameter in self.module.parameters()),
+            steps=steps,
+            first_step=first_step,
+            batch_tokens=step_tokens,
+            tokens=step_tokens * steps,
+            corpus_tokens=self.assembly.short.num_tokens,
+            flops_per_token=self.assembly.flops_per_token,
+            tokens_per_second=None if self.measured is None else self.measured.num_tokens / self.measured.seconds,
+            seconds=seconds,
+        )
+        described = (
+            f"{self.corpus.num_documents:,} documents, {self.corpus.num_tokens:,} tokens, "
+            f"{self.assembly.held_out_tokens:,} of them held out"
+        )
+        return Planned(plan=plan, model=self.assembly.describe(), corpus=described, recipe=self.recipe)
+
+    def train(self, saved: state.Saved | None, track: tuple[str, ...], stop: threading.Event | None) -> Iterator[Event]:
+        """The steps, then the result."""
+        done = saved.step if saved is not None else 0
+        total = self.run.steps
+        assert total is not None
+        weights = self.assembly.objective.weights
+        feed = self.feed(total)
+        log = StepLog(self.recipe, feed, self.output, main=self.parallel.main, after=done, track=track)
+        stopped = False
+        try:
+            if saved is None and self.first_metrics:
+                log.evaluation(0, self.first_metrics)
+            for report in train(
+                self.module,
+                self.assembly.objective,
+                feed,
+                self.config,
+                total_steps=total,
+                seed=self.run.seed,
+                parallel=self.parallel,
+                directory=self.output / CHECKPOINTS,
+                settings=to_dict(self.recipe),
+                state=saved,
+                evaluate=self.evaluation.run if self.evaluation else None,
+                stop=stop,
+            ):
+                done = report.step
+                loss = sum(weights[name] * value for name, value in report.losses.items())
+                stopped = any(words.startswith("stopped after step") for words in report.events)
+                yield Stepped(report=report, loss=loss, rate=log.step(report, loss))
+        finally:
+            log.close()
+        if stopped:
+            yield Stopped(step=done, total_steps=total, directory=self.output)
+            return
+        yield from self._finish(done)
+
+    def _finish(self, steps: int) -> Iterator[Event]:
+        """Make the directory a model; one process does."""
+        if self.parallel.main:
+            if self.parallel.sharded:  # each process holds a part of the weights; the checkpoint holds them all
+                self.assembly = assemble(self.recipe, self.corpus, self.output / LEXICON_FILE)
+                best = self.recipe.train.evaluation.keep == "best"
+                state.load_weights(_last(self.output / CHECKPOINTS, best=best), self.assembly.module)
+            result = finish(self.recipe, self.corpus, self.assembly, self.output, steps=steps)
+            yield Finished(directory=self.output, steps=steps, seconds=result["seconds"], metrics=result["metrics"])
+        self.parallel.barrier()
+
+
+def _last(directory: Path, *, best: bool) -> Path:
+    saved = state.latest(directory)
+    assert saved is not None, "a training that is over has saved"
+    return state.path_of(directory, saved.best.step) if best and saved.best is not None else saved.path
+
+
+def _finished(output: Path, stored: Recipe) -> Finished:
+    result = read_result(output)
+    steps = stored.run.steps if stored.run is not None else None
+    return Finished(
+        directory=output,
+        steps=int(result.get("steps") or steps or 0),
+        seconds=float(result["seconds"]),
+        metrics=result["metrics"],
+        already=True,
+    )
