@@ -207,6 +207,16 @@ def test_a_value_without_default_must_come_from_somewhere() -> None:
         config.resolve(Needy)
 
 
+def test_errors_of_settings_do_not_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("seed = 1\n")
+    with pytest.raises(ConfigError) as caught:
+        config.resolve(Run, file, ["optimizer.name=sdg"])
+    assert str(caught.value).startswith("optimizer.name must be")
+    with pytest.raises(ConfigError, match=r"unknown key learning_rate; its full name is optimizer\.learning_rate"):
+        config.resolve(Run, file, ["learning_rate=1"])
+
+
 def test_errors_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     with pytest.raises(ConfigError, match=r"cannot read the configuration .*run\.toml"):

@@ -13,6 +13,7 @@ Left out on purpose: includes, interpolation, several files, dictionaries with f
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -89,21 +90,31 @@ def resolve(cls: type[Config], file: str | Path | None = None, settings: Iterabl
     A value without a default may come from either of the two, so both are merged before anything is built.
     """
     data: dict[str, Any] = {}
-    source = ""
     if file is not None:
-        source = f"{file}: "
         try:
             data = tomllib.loads(Path(file).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"cannot read the configuration {file}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{file} is not valid TOML: {error}") from error
+    of_the_file = copy.deepcopy(data)
     for setting in settings:
         _apply(cls, data, setting)
     try:
         return from_dict(cls, data)
     except ConfigError as error:
-        raise ConfigError(f"{source}{error}") from error
+        if file is not None and _fails_alike(cls, of_the_file, error):
+            raise ConfigError(f"{file}: {error}") from error
+        raise
+
+
+def _fails_alike(cls: type, data: Mapping[str, Any], error: ConfigError) -> bool:
+    """Whether a file's own values give the same error, so that it is the file's and not that of a `--set`."""
+    try:
+        from_dict(cls, data)
+    except ConfigError as own:
+        return str(own) == str(error)
+    return False
 
 
 def override(config: Config, settings: Iterable[str]) -> Config:
@@ -277,11 +288,25 @@ def _apply(cls: type, data: dict[str, Any], setting: str) -> None:
         owner, place = typing.cast(type, annotation), place[section]
     annotations = _annotations(owner)
     if key not in annotations:
+        inside = [] if sections else [place for place in _sections(cls) if key in _annotations(_section(cls, place))]
+        if inside:
+            full = " or ".join(f"{section}.{key}" for section in inside)
+            raise ConfigError(f"unknown key {key}; its full name is {full}")
         raise _unknown_key(path, key, annotations)
     place[key] = _parsed(annotations[key], text.strip(), name)
 
 
 # What a class says of itself.
+
+
+def _section(cls: type, name: str) -> type:
+    annotation = _annotations(cls)[name]
+    return typing.cast(type, _inner(annotation) if _is_optional(annotation) else annotation)
+
+
+def _sections(cls: type) -> list[str]:
+    """The names of the fields that are sections."""
+    return [name for name in _annotations(cls) if dataclasses.is_dataclass(_section(cls, name))]
 
 
 def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:

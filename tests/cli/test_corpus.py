@@ -38,8 +38,8 @@ def test_build_and_info(place: Path, capsys: Said) -> None:
     assert "out: already built, nothing to do: 5 documents" in capsys.readouterr().out
     assert main(["corpus", "info", "out", "--verify"]) == 0
     said = capsys.readouterr().out
-    assert "documents            5\n" in said
-    assert "verified             yes" in said
+    assert "documents             5\n" in said
+    assert "verified              yes" in said
     assert "  text.txt  " in said
     assert "document 0 (" in said
     assert "the river runs past the old mill." in said
@@ -56,7 +56,7 @@ def test_json(place: Path, capsys: Said) -> None:
     facts = json.loads(capsys.readouterr().out)
     assert facts["options"]["language"] == "en"
     assert facts["longest_document"] == max(map(len, corpus))
-    assert facts["bytes_per_token"] == built["bytes_per_token"]
+    assert facts["disk_bytes_per_token"] == built["disk_bytes_per_token"]
     assert [sample["document"] for sample in facts["samples"]] == [0]
 
 
@@ -65,11 +65,13 @@ def test_standard_input(place: Path, capsys: Said, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path("text.txt").read_bytes())))
     assert main(command) == 0
     assert main([*BUILD, "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
+    said = capsys.readouterr()
+    assert [line.split(":")[0] for line in said.out.splitlines()] == ["piped", "out"], "one line each"
+    assert said.err == ""
     assert Path("piped/shard-00000.bin").read_bytes() == Path("out/shard-00000.bin").read_bytes()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Another text.")))
     assert main(command) == 2, "it must not be taken for the text that is there"
-    assert "whether this is the same text cannot be told; use --restart" in capsys.readouterr().err
+    assert "whether this is the same text cannot be told; use --overwrite" in capsys.readouterr().err
     rows = "".join(json.dumps({"body": text, "n": 1}) + "\n" for text in DOCUMENTS)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(rows.encode())))
     assert main([*command, "--restart", "--format", "jsonl", "--text-column", "body"]) == 0
@@ -80,7 +82,7 @@ def test_standard_input(place: Path, capsys: Said, monkeypatch: pytest.MonkeyPat
     ("change", "message"),
     [
         (["--tokenizer", "./nowhere"], "directory nowhere does not exist"),
-        (["--document", "page"], "unknown document 'page'; allowed: blank-line, row, file"),
+        (["--document", "page"], "unknown document 'page'; allowed: blank-line, line, row, file"),
         (["--language", "se"], "unknown language 'se'"),
         (["--workers", "0"], "invalid value for '--workers'"),
         (["--encoding", "klingon"], "unknown encoding 'klingon'"),
@@ -100,9 +102,28 @@ def test_errors_are_one_sentence(place: Path, capsys: Said, change: list[str], m
 def test_changed_options_are_refused(place: Path, capsys: Said) -> None:
     assert main(BUILD) == 0
     assert main([*BUILD, "--document", "file"]) == 2
-    assert "(document: none there, file now); use --restart to replace it" in capsys.readouterr().err
-    assert main([*BUILD, "--document", "file", "--restart"]) == 0
+    assert "(document: none there, file now); use --overwrite to replace it" in capsys.readouterr().err
+    assert main([*BUILD, "--document", "file", "--overwrite"]) == 0
     assert Corpus.open("out").num_documents == 1
+
+
+def test_a_line_of_a_text_is_a_row(place: Path, capsys: Said) -> None:
+    assert main([*BUILD, "--document", "line"]) == 0
+    assert "bytes on disk a token" in capsys.readouterr().out
+    assert main([*BUILD, "--document", "row"]) == 0
+    assert "already built" in capsys.readouterr().out
+    assert Corpus.open("out").num_documents == sum(1 for _ in Path("text.txt").read_text().splitlines() if _)
+
+
+def test_files_that_are_empty_or_given_twice_are_told(place: Path, capsys: Said) -> None:
+    Path("empty.txt").touch()
+    command = [*BUILD, "empty.txt", "./text.txt"]
+    assert main(command) == 0
+    said = capsys.readouterr().err
+    assert "note: empty.txt is empty\n" in said
+    assert "note: ./text.txt is given twice, and is read twice\n" in said
+    assert main([*command, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_info_of_what_is_no_corpus(place: Path, capsys: Said) -> None:

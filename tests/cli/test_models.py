@@ -132,7 +132,7 @@ def test_damaged_models_get_one_sentence(run, minilm_directory, tmp_path):
 
 
 def test_wrong_devices_and_tokenizers_get_one_sentence(run, minilm_directory, tmp_path):
-    for device in ("gpu", "meta", "cuda:99"):
+    for device in ("gpu", "meta"):
         code, _, err = run("fill", "a [MASK]", "--device", device)
         assert code == 2
         assert f"unknown device '{device}'" in err
@@ -144,3 +144,12 @@ def test_wrong_devices_and_tokenizers_get_one_sentence(run, minilm_directory, tm
     code, _, err = run("fill", "a [MASK]", "--model", broken)
     assert code == 2
     assert "the tokenizer has 30523 tokens, but the model has vectors for only 30522" in err
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"), [(1.0, "100.0%"), (0.313, "31.3%"), (0.0091, "0.91%"), (0.000123, "0.012%"), (0.0, "0%")]
+)
+def test_small_probabilities_are_not_nothing(share, shown):
+    from bertworks.cli.fill import _percent
+
+    assert _percent(share) == shown

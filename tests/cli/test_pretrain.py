@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from bertworks import hub
+from bertworks.cli import console
 from bertworks.cli import main as command_line
+from bertworks.cli.training import TrainingProgress
 from bertworks.train.log import read_metrics
 from tests.train.runs import SMALL, make_corpus
 
@@ -38,12 +42,16 @@ def test_what_it_says(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     code, out, err = run(capsys, *given)
     assert code == 0
     labels = [line.split()[0] for line in out.splitlines()]
-    assert labels[:5] == ["model", "corpus", "speed", "training", "expected"]
+    assert labels[:6] == ["model", "corpus", "speed", "training", "baseline", "expected"]
     assert "modernbert 2x24x3" in out
     assert "3 steps" in out
     assert "held-out text: loss" in out
     assert "step 3: held-out loss" in err
     assert not (output / "tensorboard").exists()
+    code, told, _ = run(capsys, "info", output)
+    assert code == 0
+    assert "made by" in told
+    assert str(corpus) in told
 
     code, out, err = run(capsys, *given)
     assert (code, out) == (2, "")
@@ -73,6 +81,9 @@ def test_json_and_quiet(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--resume"], "there is no run in"),
+        (["--steps", "5", "--size", "mini", "--from", "x"], "--size and --from exclude each other"),
+        (["--steps", "5", "--set", "train.schedule.name=linaer"], "error: train.schedule.name must be one of"),
         ([], "say how long to train: --budget 30m, or --steps 10000"),
         (["--budget", "soon"], "a budget must look like 30m, 1h30m or 90s, not 'soon'"),
         (["--steps", "5", "--budget", "5s"], "give --budget or --steps, not both"),
@@ -94,6 +105,27 @@ def test_wrong_options_are_one_sentence(
     assert err.count("\n") == 1
     assert words in err
     assert not (tmp_path / "run").exists()
+
+
+def test_lines_stand_alone_beside_the_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The bar is away while a line is printed, and back afterwards; a resumed run counts all of its steps."""
+    told: list[Any] = []
+    bar = SimpleNamespace(
+        start=lambda: told.append("start"),
+        stop=lambda: told.append("stop"),
+        add_task=lambda label, **_: told.append(label),
+        update=lambda _, *, completed, **__: told.append(completed),
+        task_ids=[0],
+    )
+    monkeypatch.setattr(console, "_bar", lambda: bar)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with TrainingProgress(quiet=False) as progress:
+        assert isinstance(progress, TrainingProgress)
+        progress.begin(SimpleNamespace(first_step=5, steps=20))  # type: ignore[arg-type]
+        report = SimpleNamespace(step=10, total_steps=20, events=("a word",), evaluation=None)
+        progress.show(SimpleNamespace(report=report, loss=1.0, rate=2.0))  # type: ignore[arg-type]
+    assert told == ["measuring", "start", 0.25, 0.5, "stop", "start", "stop"]
+    assert capsys.readouterr().err == "step 10: a word\n"
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------
@@ -147,6 +179,8 @@ def test_a_stop_saves_and_says_how_to_go_on(number: signal.Signals, corpus: Path
     assert process.returncode == 130, err
     told = err.splitlines()[-1]
     assert told.startswith("stopped: step ")
+    assert err.count("stopped") == 1
+    assert command_line.main(["info", str(output)]) == 0
     assert told.endswith(f"is saved; continue with: bertworks pretrain {corpus} -o {output} --resume")
     assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--track", "none", "-q"]) == 0
     assert_same(output, whole)

@@ -52,7 +52,7 @@ def test_train_encode_compare(run, corpus, tmp_path, algorithm):
     assert code == 0
     ours, theirs = json.loads(out)
     assert ours["words"] == theirs["words"] == len(TEXT.split())
-    assert ours["bytes_per_token"] == pytest.approx(len(TEXT.replace("\n", "")) / ours["tokens"])
+    assert ours["text_bytes_per_token"] == pytest.approx(len(TEXT.replace("\n", "")) / ours["tokens"])
     assert theirs["fertility"] == pytest.approx(theirs["tokens"] / theirs["words"])
     html = page.read_text(encoding="utf-8")
     assert "<svg" in html
@@ -60,6 +60,8 @@ def test_train_encode_compare(run, corpus, tmp_path, algorithm):
     code, out, _ = run("tokenizer", "compare", made, "--text", corpus)
     assert code == 0
     assert "tokens/word" in out
+    assert ("byte-level BPE" in out) == (algorithm == "byte-bpe")
+    assert ["tokens", "word", "cut", "into"] in [line.split() for line in out.splitlines()]
 
 
 def test_wrong_use_gets_one_sentence(run, corpus, tmp_path):
@@ -73,6 +75,10 @@ def test_wrong_use_gets_one_sentence(run, corpus, tmp_path):
         ("exists already and is not empty", ["train", corpus, "-o", full]),
         ("there is no text in", ["train", empty, "-o", tmp_path / "b", "--workers", 1]),
         ("vocabulary", ["train", corpus, "--vocab-size", 3, "-o", tmp_path / "c", "--workers", 1]),
+        (
+            "100 is too small for byte-bpe: 5 special tokens and 256 bytes need 261; ask for more with --vocab-size",
+            ["train", corpus, "--algorithm", "byte-bpe", "--vocab-size", 100, "-o", tmp_path / "c"],
+        ),
         ("missing.txt", ["train", tmp_path / "missing.txt", "-o", tmp_path / "d", "--workers", 1]),
         ("holds no words to compare on", ["compare", "minilm", "--text", empty]),
         ("there is no directory", ["compare", "minilm", "--text", corpus, "-o", tmp_path / "no" / "page.html"]),
@@ -91,6 +97,7 @@ def test_bad_files_leave_nothing(run, corpus, tmp_path):
         ("binary.txt", b"the cat\n\x7fELF\0", "binary.txt:2: has a NUL byte at column 5: this is not a text file"),
         ("latin.txt", b"the cat\n\xe5\n", "latin.txt:2: is not valid utf-8 (0xe5 at byte 1 of the line)"),
         ("cut.txt.xz", packed[: len(packed) // 2], "the compressed file is damaged or cut off"),
+        ("plain.txt.xz", b"the cat\n", "plain.txt.xz: is not xz-compressed at all: it begins with b'the ca'"),
         ("twice.csv", b"text,text\na,b\n", "twice.csv:1: the column name 'text' occurs twice"),
     ]:
         (tmp_path / name).write_bytes(content)
@@ -114,7 +121,38 @@ def test_reading_options(run, tmp_path):
     how = ["--format", "csv", "--no-header", "--text-column", "2"]
     made = tmp_path / "made"
     code, out, _ = run("tokenizer", "train", table, *how, "--vocab-size", 30, "-o", made, "--workers", 1, "--quiet")
-    assert (code, out) == (0, "")
+    assert code == 0
+    assert out.startswith(f"{made}: wordpiece with ")
+    assert out.count("\n") == 1
     code, out, _ = run("tokenizer", "compare", made, "--text", table, *how, "--json")
     assert code == 0
     assert json.loads(out)[0]["words"] == 120
+
+
+def test_no_permission_has_one_wording(run, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # the tests may be run by root
+    code, _, err = run("tokenizer", "train", corpus, "-o", tmp_path / "made")
+    assert code == 2
+    assert err == f"error: cannot write {tmp_path / 'made'}: no permission in {tmp_path}\n"
+
+
+def test_accents_that_are_removed_are_told(run, tmp_path):
+    text = tmp_path / "svensk.txt"
+    text.write_text("en å är en å, och en ö är en ö\n" * 20, encoding="utf-8")
+    train = ["tokenizer", "train", text, "--vocab-size", 30, "--workers", 1, "--form", "NFC"]
+    code, _, err = run(*train, "-o", tmp_path / "a")
+    assert code == 0
+    assert "20.0% of the characters have accents, which were removed (å is now a); --keep-accents keeps them" in err
+    for number, more in enumerate((["--keep-accents"], ["--quiet"])):
+        code, _, err = run(*train, *more, "-o", tmp_path / f"b{number}")
+        assert code == 0
+        assert "accents" not in err
+
+
+def test_wide_characters_keep_the_columns(run):
+    code, out, _ = run("tokenizer", "encode", "北京 cafe")
+    assert code == 0
+    lines = out.splitlines()
+    wide = next(line for line in lines if line.startswith("北"))
+    plain = next(line for line in lines if line.startswith("cafe"))
+    assert wide.index("1781") + 1 == plain.index("7668") == lines[0].index("id"), "北 is as wide as two letters"

@@ -153,7 +153,7 @@ def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such directory"):
         Corpus.open(tmp_path / "none")
     (tmp_path / "none.part").mkdir()
-    with pytest.raises(DataError, match="its build is not finished, run the same command again"):
+    with pytest.raises(DataError, match="not finished; run the same `bertworks corpus build` command again"):
         Corpus.open(tmp_path / "none")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"is no corpus: it has no manifest.json"):

@@ -159,7 +159,7 @@ def test_an_ambiguous_column_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     write_csv(path, [["title", "body", "n"], ["t", "b", "1"]])
     message = refused(path)
-    assert "2 columns hold text; choose one with --text-column, from: title, body, n" in message
+    assert "2 columns hold text; choose one with --text-column, from: title, body;" in message
     assert "--no-header" in message
     write_csv(path, [["n", "m"], ["1", "2"]])
     assert "no column holds text" in refused(path)
@@ -268,9 +268,10 @@ def test_damaged_compression(tmp_path: Path, name: str) -> None:
     lines = "".join(f"line {number * 7919 % 10007}\n" for number in range(20_000)).encode()
     content = gzip.compress(lines) if name.endswith("gz") else lzma.compress(lines)
     path = tmp_path / name
-    for damaged in (content[: len(content) // 2], b"no compression here\n"):
-        path.write_bytes(damaged)
-        assert "the compressed file is damaged or cut off" in refused(path)
+    path.write_bytes(content[: len(content) // 2])
+    assert "the compressed file is damaged or cut off" in refused(path)
+    path.write_bytes(b"no compression here\n")
+    assert f"is not {name[-2:]}-compressed at all: it begins with b'no" in refused(path)
 
 
 def test_parquet_nulls_and_wrong_formats(tmp_path: Path) -> None:

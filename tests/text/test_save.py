@@ -129,7 +129,7 @@ def test_chinese_albert(weights_minidata: Path, tmp_path: Path) -> None:
 
 def test_an_unwritable_place_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot write the tokenizer"):
+    with pytest.raises(OutputError, match=r"cannot write .*/file: "):
         Tokenizer(tiny.bert()).save(tmp_path / "file")
 
 
@@ -138,7 +138,7 @@ def test_a_full_disk_leaves_no_new_directory(tmp_path: Path, monkeypatch: pytest
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("bertworks.text.save._write", full)
-    with pytest.raises(OutputError, match=r"new: cannot write the tokenizer \(No space left on device\)"):
+    with pytest.raises(OutputError, match=r"cannot write .*/new: No space left on device"):
         Tokenizer(tiny.KINDS["bert"]()).save(tmp_path / "new")
     assert not list(tmp_path.iterdir())
 

@@ -23,7 +23,8 @@ def make_corpus(folder: Path, kind: str, documents: int = 60) -> Path:
 def run(corpus: Path, output: Path, *settings: str, steps: int | None = 3, **more: Any) -> list[Event]:
     """All events of a short run."""
     more = {"track": (), "recipe": "modern", **more}
-    options = RunOptions(corpus=corpus, output=output, settings=(*SMALL, *settings), steps=steps, **more)
+    small = [setting for setting in SMALL if not (more.get("start") and setting.startswith("model."))]
+    options = RunOptions(corpus=corpus, output=output, settings=(*small, *settings), steps=steps, **more)
     return list(pretrain(options))
 
 

@@ -12,6 +12,7 @@ import pytest
 from bertworks.errors import UsageError
 from bertworks.page import curves, document, facts, section, soft, table
 from bertworks.train.config import EvaluationConfig
+from bertworks.train.figures import beats, in_words, steps
 from bertworks.train.finish import held_out_figures
 from bertworks.train.log import Metrics, TensorBoard, check_trackers, read_metrics
 from bertworks.train.report import Summary, model_card, report
@@ -55,14 +56,19 @@ def summary(**changes: Any) -> Summary:
         "task": "masked_lm",
         "numbers": [("1.0 M", "parameters")],
         "metrics": {"loss": 2.5, "mlm_accuracy": 0.5},
+        "baseline": {"accuracy": 0.2},
         "data": [("corpus", "wiki"), ("documents", "3")],
-        "settings": {"train": {"batch_tokens": 8}, "run": None},
+        "settings": {
+            "train": {"batch_tokens": 8},
+            "run": None,
+            "objective": {"kind": "masked_lm", "pairs": "none", "pair_weight": 1.0, "temperature": 2.0},
+        },
         "lines": [
             {"step": 0, "held_out_loss": 5.0, "held_out_mlm_accuracy": 0.1},
             *({"step": n, "loss": 5.0 / n, "learning_rate": 1e-3, "tokens_per_second": 1000.0} for n in range(1, 9)),
             {"step": 8, "held_out_loss": 2.5, "held_out_mlm_accuracy": 0.5},
         ],
-        "samples": [[Shown("The "), Shown("<river>", "wrong", 'in the text: "mill"'), Shown(" runs.")]],
+        "samples": [[Shown("The "), Shown("<river>", "wrong", 'in the text: "mill"', "<mill>"), Shown(" runs.")]],
         "samples_title": "Masks filled",
     }
     return Summary(**{**given, **changes})
@@ -74,6 +80,10 @@ def test_the_report_stands_alone_and_escapes() -> None:
     assert (seen.fetched, seen.scripts) == ([], 0)
     for words in ("a <b> run", "<river>", "Loss", "Accuracy", "Tokens a second", "train.batch_tokens", "held out"):
         assert words in seen.text
+    assert "<river> (<mill>)" in seen.text  # the text's own word beside the wrong one
+    assert "objective.kind" in seen.text
+    for words in ("temperature", "pair_weight"):  # of other objectives
+        assert words not in seen.text
 
 
 def test_a_report_of_nothing() -> None:
@@ -94,8 +104,10 @@ def test_a_report_of_nothing() -> None:
 def test_cards(task: str, embeddings: bool, words: str) -> None:
     card = model_card(summary(task=task, embeddings=embeddings))
     assert words in card
-    assert "| mlm accuracy | 0.5 |" in card
+    assert "| mlm accuracy | 50.0% |" in card
+    assert "| accuracy of guessing by word frequency | 20.0% |" in card
     assert "```python" in card
+    assert '("a <b> run")' in card  # the directory's name, not a place to fill in
 
 
 def test_curves() -> None:
@@ -124,6 +136,16 @@ def test_page_parts_escape() -> None:
         assert words in seen.text
 
 
+def test_figures_in_words() -> None:
+    assert in_words({"loss": 5.91234, "mlm_accuracy": 0.1, "rtd_found": 0.25}) == (
+        "loss 5.912, mlm accuracy 10.0%, rtd found 25.0%"
+    )
+    assert [steps(1), steps(2000)] == ["1 step", "2,000 steps"]
+    assert beats({"mlm_accuracy": 0.3}, {"accuracy": 0.2})
+    assert not beats({"mlm_accuracy": 0.2}, {"accuracy": 0.2})
+    assert beats({"loss": 1.0}, {})
+
+
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 
@@ -146,9 +168,9 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    for after, steps in ((0, (1, 2, 3)), (2, (3, 4))):
+    for after, logged in ((0, (1, 2, 3)), (2, (3, 4))):
         tracker = TensorBoard(tmp_path, after=after)
-        for step in steps:
+        for step in logged:
             tracker.log({"loss": float(step)}, step)
         tracker.close()
     events = EventAccumulator(str(tmp_path))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,14 @@ import torch
 
 import bertworks
 from bertworks import hub
-from bertworks.errors import BertworksError, DataError, OutputError, UsageError
+from bertworks.data.corpus import Corpus
+from bertworks.errors import BertworksError, CheckpointError, DataError, OutputError, UsageError
 from bertworks.hub.sentence import SentenceSettings
 from bertworks.nn.packed import Packed
+from bertworks.train.describe import how_made
+from bertworks.train.evaluate import Evaluation, token_counts
 from bertworks.train.log import read_metrics
+from bertworks.train.parallel import Parallel
 from bertworks.train.recipes import load_recipe
 from bertworks.train.run import Finished, Note, Planned, RunOptions, Stepped, Stopped, pretrain
 from tests.train.runs import SMALL, finished, losses, make_corpus, run
@@ -206,7 +212,10 @@ def test_stopped_and_resumed_is_the_same(corpora: Corpora, tmp_path: Path) -> No
     rest = list(pretrain(options))
     plan = next(event.plan for event in rest if isinstance(event, Planned))
     assert plan.first_step == 2
-    assert plan.tokens_per_second is None  # nothing is measured again
+    begun = load_recipe(output / "config.toml").run
+    assert begun is not None
+    assert plan.batch_tokens == begun.step_tokens  # nothing is measured again
+    assert plan.tokens_per_second is not None
     assert losses(rest) == losses(whole)[2:]
     assert finished(rest).metrics == finished(whole).metrics
     ours, theirs = weights(output), weights(tmp_path / "whole")
@@ -243,6 +252,29 @@ def test_resuming_nothing_begins(corpora: Corpora, tmp_path: Path) -> None:
     events = run(corpora("bert"), tmp_path / "run", resume=True, steps=1)
     assert "a new one begins" in next(event.text for event in events if isinstance(event, Note))
     assert isinstance(events[-1], Finished)
+    with pytest.raises(UsageError, match=r"there is no run in .*/rnu \(did you mean 'run'\?\)"):
+        run(corpora("bert"), tmp_path / "rnu", resume=True, steps=None)
+
+
+def test_killed_before_the_first_checkpoint(corpora: Corpora, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    options = RunOptions(corpus=corpora("bert"), output=output, steps=2, settings=SMALL, track=())
+    events = pretrain(options)
+    next(event for event in events if isinstance(event, Planned))
+    events.close()  # type: ignore[attr-defined]
+    rest = list(pretrain(replace(options, resume=True)))
+    assert "begins again at step 0" in next(event.text for event in rest if isinstance(event, Note))
+    assert finished(rest).steps == 2
+
+
+def test_an_unfinished_run_is_no_model_and_says_how_it_becomes_one(corpora: Corpora, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    stop_after(corpora("bert"), output, 2)
+    words = f"an unfinished pretrain run, step 2 of 6; continue with: bertworks pretrain {corpora('bert')} -o {output}"
+    with pytest.raises(CheckpointError, match=re.escape(words)):
+        hub.load(output)
+    assert how_made(output)["steps"] == 6
+    assert how_made(tmp_path) == {}
 
 
 def test_resuming_with_other_settings_names_them(corpora: Corpora, tmp_path: Path) -> None:
@@ -253,7 +285,9 @@ def test_resuming_with_other_settings_names_them(corpora: Corpora, tmp_path: Pat
         list(pretrain(replace(options, settings=("train.batch_tokens=1024",), seed=7)))
     with pytest.raises(UsageError, match=r"run\.steps: 6 -> 9"):
         list(pretrain(replace(options, steps=9)))
-    with pytest.raises(UsageError, match=r"run\.corpus_sha256"):
+    with pytest.raises(UsageError, match=r"to train a finished model for longer: --from"):
+        list(pretrain(replace(options, steps=9)))
+    with pytest.raises(UsageError, match=r"was started with the corpus .*/bert, and .*/roberta is another one"):
         list(pretrain(replace(options, corpus=corpora("roberta"))))
     events = list(pretrain(replace(options, settings=("train.checkpoint_steps=3",))))  # changes no result
     assert "train.checkpoint_steps: null -> 3" in next(event.text for event in events if isinstance(event, Note))
@@ -266,6 +300,8 @@ def test_resuming_with_other_settings_names_them(corpora: Corpora, tmp_path: Pat
 def test_going_on_with_a_model(corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     events = run(corpora("bert"), output, recipe=None, start=str(pretrained), steps=2)
+    section = load_recipe(output / "config.toml").model
+    assert (section.family, section.size) == ("bert", "4x24x3")  # what it is
     before, after = weights(pretrained), weights(output)
     assert set(after) == {name for name in before if "nsp" not in name}  # the pooler stays, the pair's head does not
     name = "body.embeddings.tokens.weight"
@@ -316,6 +352,14 @@ def test_distilling_a_masked_lm(corpora: Corpora, pretrained: Path, tmp_path: Pa
     assert tuple(student.heads) == ("mlm",)
 
 
+def test_the_teacher_is_judged_too(corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:
+    events = distil(corpora("bert"), tmp_path / "student", pretrained, "model.size=9x24x3")
+    assert "(9x24x3) is larger than its teacher (4x24x3)" in next(e.text for e in events if isinstance(e, Note))
+    planned = next(event for event in events if isinstance(event, Planned))
+    assert planned.teacher.keys() == {"loss", "mlm_perplexity", "mlm_accuracy"}
+    assert 0 <= planned.teacher["mlm_accuracy"] <= 1
+
+
 def test_distilling_to_another_width(corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:
     events = distil(corpora("bert"), tmp_path / "student", pretrained, "model.size=1x16x2")
     assert "not compared" in next(event.text for event in events if isinstance(event, Note))
@@ -333,6 +377,9 @@ def test_distilling_an_embedding_model(size: str, corpora: Corpora, pretrained: 
     hub.save(loaded.model, loaded.tokenizer, tmp_path / "teacher", settings=settings)
     events = distil(corpora("bert"), tmp_path / "student", tmp_path / "teacher", f"model.size={size}")
     assert set(events[-2].report.losses) == {"hidden", "sentence"}
+    assert finished(events).metrics["sentence_cosine"] == pytest.approx(
+        1 - finished(events).metrics["sentence_loss"], abs=1e-6
+    )
     assert "library_name: sentence-transformers" in (tmp_path / "student" / "README.md").read_text()
     student = bertworks.load(tmp_path / "student")
     assert student.window == 64
@@ -359,6 +406,10 @@ def test_bad_input_is_told_before_any_work(corpora: Corpora, pretrained: Path, t
         ({}, ("objective.pairs=nsp",), BertworksError, "'modernbert' has no head for 'nsp'"),
         ({}, ("objective.masking.unit=lexicon",), BertworksError, "needs objective.lexicon"),
         ({"recipe": "gpt", "start": str(pretrained)}, (), BertworksError, "'bert' has no head for 'lm'"),
+        ({"start": str(pretrained)}, ("model.size=tiny",), UsageError, "--size and --from exclude each other"),
+        ({"corpus": pretrained / "README.md"}, (), DataError, "bertworks corpus build"),
+        ({"device": "cuda:77"}, (), UsageError, "device"),
+        ({}, ("batch_tokens=100",), BertworksError, "its full name is train.batch_tokens"),
         ({"start": str(tmp_path / "nothing")}, (), BertworksError, "nothing"),
         ({"corpus": corpora("roberta"), "start": str(pretrained)}, (), UsageError, "another vocabulary"),
         ({"corpus": corpora("gpt2")}, (), BertworksError, "no mask token"),
@@ -372,6 +423,7 @@ def test_bad_input_is_told_before_any_work(corpora: Corpora, pretrained: Path, t
         with pytest.raises(kind) as caught:
             run(given.pop("corpus"), output, *settings, **{"steps": 3, **given})
         assert words in str(caught.value), f"{changes} {settings}: {caught.value}"
+        assert "modern.toml" not in str(caught.value)  # it is not the recipe's fault
         assert not output.exists()
 
 
@@ -395,3 +447,35 @@ def test_the_output_is_never_overwritten_silently(corpora: Corpora, tmp_path: Pa
 def test_another_tokenizer_than_the_recipes_is_noted(corpora: Corpora, tmp_path: Path) -> None:
     events = run(corpora("bert"), tmp_path / "run", "data.sequence_length=64", recipe="roberta", steps=1)
     assert "made for byte-bpe" in next(event.text for event in events if isinstance(event, Note))
+
+
+def test_pairs_of_few_documents(tmp_path: Path) -> None:
+    """Pairs are held out too where there are documents enough; with three of them the masked tokens alone are judged."""
+    few = make_corpus(tmp_path, "bert", documents=5)
+    assert "nsp_accuracy" in finished(run(few, tmp_path / "five", recipe="bert", steps=1)).metrics
+    (tmp_path / "three").mkdir()
+    events = run(make_corpus(tmp_path / "three", "bert", documents=3), tmp_path / "run", recipe="bert", steps=1)
+    assert "only the masked tokens are evaluated" in next(e.text for e in events if isinstance(e, Note))
+    assert "nsp_accuracy" not in finished(events).metrics
+    (tmp_path / "one").mkdir()
+    with pytest.raises(DataError, match=r"at least two documents, and there is one; .*objective\.pairs=none"):
+        run(make_corpus(tmp_path / "one", "bert", documents=1), tmp_path / "none", recipe="bert", steps=1)
+
+
+def test_guessing_by_frequency_by_hand() -> None:
+    """Three tokens seen 6, 1 and 1 times: probabilities 7/11, 2/11 and 2/11, and the answer is always the first."""
+    evaluation = Evaluation(SimpleNamespace(weights={"mlm": 1.0}), None, Parallel())  # type: ignore[arg-type]
+    evaluation.batches = [SimpleNamespace(tensors={"targets": torch.tensor(t)}) for t in ([0, 0], [1])]  # type: ignore[misc]
+    found = evaluation.by_frequency(np.array([6, 1, 1]))
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert found["loss"] == pytest.approx(-(2 * np.log(7 / 11) + np.log(2 / 11)) / 3)
+
+
+def test_the_baseline_of_a_run(corpora: Corpora, tmp_path: Path) -> None:
+    corpus = Corpus.open(corpora("bert"))
+    assert token_counts(corpus, np.arange(corpus.num_documents)).sum() == corpus.num_tokens
+    planned = next(e for e in run(corpora("bert"), tmp_path / "run", steps=1) if isinstance(e, Planned))
+    assert 0 <= planned.baseline["accuracy"] < 0.5
+    assert 0 < planned.baseline["loss"] < np.log(corpus.vocab_size)
+    kept = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert kept["baseline"] == planned.baseline

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from bertworks.cli.console import print_note
 
 DEFAULT_MODEL = "minilm"  # the model that is there without a network
 DEFAULT_DEVICE = "cpu"
@@ -25,7 +28,7 @@ ThreadsOption = Annotated[
     typer.Option("--threads", help="How many processor threads to use, if not all.", min=1, metavar="N"),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Show no progress and no notes, only results and errors.")
+    bool, typer.Option("--quiet", "-q", help="Show no progress and no notes, only the result and errors.")
 ]
 
 # How a file of texts is read.
@@ -59,6 +62,20 @@ def tokenizer_directory(name: str) -> Path:
     from bertworks.hub.resolve import resolve
 
     return resolve(name)
+
+
+def tell_odd_files(files: Sequence[str], *, quiet: bool) -> None:
+    """A note for each file, among several, that adds nothing or that was given before: mostly a slip of the hand."""
+    seen: set[Path] = set()
+    for file in files if len(files) > 1 else ():
+        path = Path(file).resolve()
+        if not path.is_file():
+            continue
+        if path in seen:
+            print_note(f"note: {file} is given twice, and is read twice", quiet=quiet)
+        elif path.stat().st_size == 0:
+            print_note(f"note: {file} is empty", quiet=quiet)
+        seen.add(path)
 
 
 def prepare(*, seed: int, threads: int | None) -> None:

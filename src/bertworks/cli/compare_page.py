@@ -14,7 +14,7 @@ NAME_WIDTH = 200
 
 PLOTS: tuple[tuple[str, str, Callable[[Measure], float], Callable[[float], str]], ...] = (
     ("Tokens per word", "Fewer is coarser: shorter sequences.", lambda m: m.fertility, lambda v: f"{v:.3f}"),
-    ("Bytes per token", "More text in the same window.", lambda m: m.bytes_per_token, lambda v: f"{v:.2f}"),
+    ("Bytes of text per token", "More text in the same window.", lambda m: m.bytes_per_token, lambda v: f"{v:.2f}"),
     ("Unknown tokens", "Text that a model cannot see.", lambda m: m.unknown_share, lambda v: f"{v:.2%}"),
     ("Words that are one token", "", lambda m: m.whole_share, lambda v: f"{v:.1%}"),
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +132,7 @@ class StageProgress:
     def __enter__(self) -> StageProgress:
         if not self._quiet and sys.stderr.isatty():
             self._bar = _bar()
-            self._bar.add_task("", total=1.0, detail="")
+            self._bar.add_task(self._stage, total=1.0, detail="")
             self._bar.start()
         return self
 
@@ -138,15 +140,31 @@ class StageProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, stage: str, share: float, detail: str) -> None:
-        """`share` (0 to 1) of `stage` is done; `detail` says how much that is."""
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take the bar away while lines are printed, so that each stands alone."""
+        if self._bar is not None:
+            self._bar.stop()
+        try:
+            yield
+        finally:
+            if self._bar is not None:
+                self._bar.start()
+
+    def note(self, text: str) -> None:
+        """`print_note`, beside the bar."""
+        with self.aside():
+            print_note(text, quiet=self._quiet)
+
+    def update(self, stage: str, share: float, detail: str, *, first: float = 0.0) -> None:
+        """`share` (0 to 1) of `stage` is done, of which `first` was done before; `detail` says how much that is."""
         now = time.monotonic()
         if stage != self._stage:
             self._stage, self._started = stage, now
         if self._bar is None and (self._quiet or now - self._printed < PLAIN_INTERVAL_SECONDS):
             return
-        if 0 < share < 1:
-            detail += f", {duration((now - self._started) * (1 - share) / share)} left"
+        if first < share < 1:
+            detail += f", {duration((now - self._started) * (1 - share) / (share - first))} left"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], description=stage, completed=share, detail=detail)
         else:

@@ -18,6 +18,7 @@ from bertworks.cli.common import (
     StoppedError,
     TextColumnOption,
     WorkersOption,
+    tell_odd_files,
     tokenizer_directory,
 )
 from bertworks.cli.console import StageProgress, duration, print_json, print_note, print_result
@@ -48,7 +49,7 @@ def build(
     document: Annotated[
         str | None,
         typer.Option(
-            help="What a document is: blank-line (the lines between blank lines), row (or line), or file.",
+            help="What a document is: blank-line (the lines between blank lines), line, row (of a table), or file.",
             show_default="blank-line for text files, row for tables",
         ),
     ] = None,
@@ -67,8 +68,11 @@ def build(
         int, typer.Option("--shard-tokens", help="Begin a new shard after this many tokens.", min=1, metavar="N")
     ] = 2**23,
     workers: WorkersOption = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Drop what an earlier build has left in this place, and start again.")
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", "--restart", help="Drop what an earlier build has left here, finished or not; start again."
+        ),
     ] = False,
     encoding: EncodingOption = "utf-8",
     file_format: FormatOption = None,
@@ -100,6 +104,7 @@ def build(
         file_format=file_format,
         header=not no_header,
     )
+    tell_odd_files(files, quiet=quiet)
     started = time.monotonic()
     try:
         progress = BuildProgress(quiet=quiet)
@@ -110,7 +115,7 @@ def build(
                 output,
                 options,
                 engine=LocalEngine(workers),
-                restart=restart,
+                restart=overwrite,
                 progress=progress.show,
             )
     except KeyboardInterrupt as stop:
@@ -153,19 +158,17 @@ def _tell(report: Report, seconds: float, *, json: bool, quiet: bool) -> None:
                 "output": str(report.directory),
                 **dataclasses.asdict(totals),
                 "shards": len(corpus.manifest["shards"]),
-                "bytes": corpus.num_bytes,
-                "bytes_per_token": round(per_token, 4),
+                "disk_bytes": corpus.num_bytes,
+                "disk_bytes_per_token": round(per_token, 4),
                 "seconds": round(seconds, 3),
                 "resumed_tokens": report.resumed.tokens,
                 "already_there": report.already_there,
             }
         )
         return
-    if quiet:
-        return
     size = (
         f"{totals.documents:,} documents, {totals.sentences:,} sentences, {totals.tokens:,} tokens "
-        f"({per_token:.2f} bytes a token)"
+        f"({per_token:.2f} bytes on disk a token)"
     )
     if report.already_there:
         print_result(f"{report.directory}: already built, nothing to do: {size}")
@@ -180,7 +183,7 @@ def _tell(report: Report, seconds: float, *, json: bool, quiet: bool) -> None:
             "places where a document was too long and was cut; is a blank line missing, or --document row?",
         ),
     ):
-        if count:
+        if count and not quiet:
             print_result(f"{count:,} {what}")
 
 
@@ -243,8 +246,8 @@ def describe(corpus: Corpus, samples: int) -> dict[str, Any]:
         "empty_left_out": manifest["totals"]["empty_documents"],
         "documents_cut": manifest["totals"]["cut_documents"],
         "shards": len(manifest["shards"]),
-        "bytes": corpus.num_bytes,
-        "bytes_per_token": round(corpus.num_bytes / corpus.num_tokens, 4),
+        "disk_bytes": corpus.num_bytes,
+        "disk_bytes_per_token": round(corpus.num_bytes / corpus.num_tokens, 4),
         "tokens_per_sentence": round(corpus.num_tokens / corpus.num_sentences, 2),
         "vocabulary": corpus.vocab_size,
         "tokenizer_sha256": corpus.tokenizer_sha256,

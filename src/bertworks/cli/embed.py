@@ -201,12 +201,12 @@ def _report(result: ResumableOutput, seconds: float, *, json: bool, quiet: bool)
                 "resumed_rows": result.resumed_rows,
             }
         )
-    elif not quiet:
+    else:
         rate = (result.rows - result.resumed_rows) / max(seconds, 1e-9)
         print_result(
             f"{result.path}: {result.rows:,} rows of width {result.width} in {duration(seconds)} ({rate:,.0f} rows/s)"
         )
-        if windowed:
+        if windowed and not quiet:
             which = (
                 "text was longer than the model's window and was"
                 if windowed == 1

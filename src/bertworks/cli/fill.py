@@ -70,7 +70,7 @@ def _show_masks(masks: list[list[Candidate]], json: bool) -> None:
         if len(masks) > 1:
             typer.echo(f"mask {number}")
         for best in mask:
-            typer.echo(f"  {best.probability:6.1%}  {best.token:<16}  {best.text}")
+            typer.echo(f"  {_percent(best.probability):>6}  {best.token:<16}  {best.text}")
 
 
 def _show_joint(found: list[JointCandidate], json: bool) -> None:
@@ -78,7 +78,7 @@ def _show_joint(found: list[JointCandidate], json: bool) -> None:
         typer.echo(json_module.dumps([asdict(best) for best in found], ensure_ascii=False))
         return
     for best in found:
-        typer.echo(f"  {best.probability:8.2%}  {best.text}")
+        typer.echo(f"  {_percent(best.probability):>8}  {best.text}")
 
 
 def _show_targets(scores: list[TargetScore], json: bool) -> None:
@@ -86,4 +86,12 @@ def _show_targets(scores: list[TargetScore], json: bool) -> None:
         typer.echo(json_module.dumps([asdict(score) for score in scores], ensure_ascii=False))
         return
     for score in scores:
-        typer.echo(f"  {score.share:6.1%}  {score.target:<16}  probability {score.probability:.3g}  {score.text}")
+        typer.echo(
+            f"  {_percent(score.share):>6}  {score.target:<16}  probability {score.probability:.3g}  {score.text}"
+        )
+
+
+def _percent(share: float) -> str:
+    """One digit after the point, or two that count where the share is small: 31.3%, 0.012%."""
+    percent = 100 * share
+    return f"{percent:.1f}%" if percent >= 1 else f"{percent:.2g}%"

@@ -17,7 +17,7 @@ def info(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="An alias, a model directory or a Hub id.")],
     json: JsonOption = False,
 ) -> None:
-    """Show what MODEL is: family, sizes, heads, window, vocabulary, files.
+    """Show what MODEL is: family, sizes, heads, window, vocabulary, files; and how it was trained.
 
     \b
     Examples:
@@ -25,9 +25,13 @@ def info(
       bertworks info ./my-model --json
     """
     from bertworks import hub
+    from bertworks.hub.files import unfinished_run
 
-    facts = describe(hub.resolve(model))
+    directory = hub.resolve(model)
+    told = None if (directory / "config.json").exists() else unfinished_run(directory)
+    facts = describe(directory) if told is None else {"directory": str(directory), "state": told, "problem": None}
     problem = facts.pop("problem")
+    facts |= _made(directory)
     if json:
         print_json({**facts, "problem": problem})
         return
@@ -36,6 +40,17 @@ def info(
         print_result(f"{name.replace('_', ' '):<{width}}  {_shown(value)}")
     if problem:
         print_note(f"warning: {problem}")
+
+
+def _made(directory: Path) -> dict[str, Any]:
+    """Where the model comes from, if it was trained here; a `config.toml` of something else is left alone."""
+    from bertworks.errors import ConfigError
+    from bertworks.train.describe import how_made
+
+    try:
+        return how_made(directory)
+    except ConfigError:
+        return {}
 
 
 def describe(directory: Path) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +21,7 @@ from bertworks.cli.common import (
     QuietOption,
     TextColumnOption,
     WorkersOption,
+    tell_odd_files,
     tokenizer_directory,
 )
 from bertworks.cli.console import Progress, StageProgress, duration, print_json, print_note, print_result
@@ -27,6 +30,13 @@ from bertworks.errors import DataError, OutputError
 if TYPE_CHECKING:
     from bertworks.text.compare import Measure
     from bertworks.text.tokenizer import Tokenizer
+
+# Whether a language has letters with accents shows in the beginning of its text.
+ACCENTED = re.compile(
+    "[" + "".join(letter for letter in map(chr, range(0xC0, 0x530)) if unicodedata.decomposition(letter)) + "]"
+)
+ACCENTS_SAMPLE = 1_000_000  # characters
+TELLING_ACCENTS = 0.01  # a share; English has far fewer, French, Swedish or Czech more
 
 app = typer.Typer(help="Train tokenizers, see how they cut a text, compare them.", no_args_is_help=True)
 
@@ -114,13 +124,14 @@ def train(
     options = TrainerOptions.of(
         algorithm,
         vocab_size=vocab_size,
-        form=form,
+        form=form.lower(),
         split_punctuation=split_punctuation,
         min_frequency=min_frequency,
         limit_alphabet=limit_alphabet,
         **{name: value for name, value in switches.items() if value is not None},
     )
     _check_output(output, overwrite)
+    tell_odd_files(files, quiet=quiet)
     started = time.monotonic()
     reading = {
         "text_column": text_column,
@@ -138,6 +149,12 @@ def train(
         )
     trained.save(output)
     seconds = time.monotonic() - started
+    if options.strip_accents and progress.accented_share > TELLING_ACCENTS:
+        print_note(
+            f"note: {progress.accented_share:.1%} of the characters have accents, which were removed (å is now a); "
+            "--keep-accents keeps them",
+            quiet=quiet,
+        )
     if json:
         print_json(
             {
@@ -149,8 +166,6 @@ def train(
                 "seconds": round(seconds, 3),
             }
         )
-        return
-    if quiet:
         return
     print_result(
         f"{output}: {algorithm} with {trained.vocab_size:,} tokens from {progress.num_characters:,} characters "
@@ -225,7 +240,7 @@ def compare(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare tokenizers on a text: tokens per word, bytes per token, unknown tokens, longest splits.
+    """Compare tokenizers on a text: tokens per word, bytes of text per token, unknown tokens, longest splits.
 
     \b
     Examples:
@@ -261,7 +276,8 @@ def compare(
         try:
             write_text(output, page(measures, text))
         except OSError as error:
-            raise OutputError(f"cannot write {output}: {error.strerror or error}") from error
+            denied = f"no permission in {output.parent}" if isinstance(error, PermissionError) else None
+            raise OutputError(f"cannot write {output}: {denied or error.strerror or error}") from error
         print_note(f"wrote {output}", quiet=quiet)
     if json:
         print_json([_facts(found) for found in measures])
@@ -277,7 +293,7 @@ def _facts(found: Measure) -> dict[str, Any]:
         "words": found.words,
         "tokens": found.tokens,
         "fertility": found.fertility,
-        "bytes_per_token": found.bytes_per_token,
+        "text_bytes_per_token": found.bytes_per_token,
         "unknown_share": found.unknown_share,
         "whole_word_share": found.whole_share,
         "longest_splits": [{"word": split.word, "pieces": list(split.pieces)} for split in found.longest],
@@ -286,7 +302,7 @@ def _facts(found: Measure) -> dict[str, Any]:
 
 def _print_comparison(measures: Sequence[Measure]) -> None:
     _print_table(
-        ["tokenizer", "kind", "vocabulary", "tokens/word", "bytes/token", "unknown", "whole words"],
+        ["tokenizer", "kind", "vocabulary", "tokens/word", "text bytes/token", "unknown", "whole words"],
         [
             [
                 found.name,
@@ -302,15 +318,32 @@ def _print_comparison(measures: Sequence[Measure]) -> None:
     )
     for found in measures:
         print_result(f"\nlongest splits of {found.name}")
-        for split in found.longest:
-            shown = " ".join(split.pieces[:12]) + (" …" if len(split.pieces) > 12 else "")
-            print_result(f"  {len(split.pieces):3}  {split.word[:40]}  {shown}")
+        _print_table(
+            ["tokens", "word", "cut into"],
+            [
+                [
+                    str(len(split.pieces)),
+                    split.word[:40],
+                    " ".join(split.pieces[:12]) + (" …" if len(split.pieces) > 12 else ""),
+                ]
+                for split in found.longest
+            ],
+        )
 
 
 def _print_table(head: list[str], rows: list[list[str]]) -> None:
-    widths = [max(len(line[column]) for line in [head, *rows]) for column in range(len(head))]
+    widths = [max(_width(line[column]) for line in [head, *rows]) for column in range(len(head))]
     for line in [head, *rows]:
-        print_result("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        cells = (cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True))
+        print_result("  ".join(cells).rstrip())
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide (East Asian) character, none for a combining one."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
 
 
 def _open(name: str) -> Tokenizer:
@@ -325,8 +358,10 @@ def _check_output(output: Path, overwrite: bool) -> None:
     if output.is_dir() and any(output.iterdir()) and not overwrite:
         raise OutputError(f"{output} exists already and is not empty; choose another name or add --overwrite")
     parent = next(path for path in (output, *output.absolute().parents) if path.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise OutputError(f"cannot write {output}: {parent} is not a directory that you may write to")
+    if not parent.is_dir():
+        raise OutputError(f"cannot write {output}: {parent} is not a directory")
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"cannot write {output}: no permission in {parent}")
 
 
 class _TrainingProgress:
@@ -337,6 +372,7 @@ class _TrainingProgress:
         self._reading = reading  # how: the options of `TextReader`
         self.num_texts = 0
         self.num_characters = 0
+        self.accented_share = 0.0  # of the first `ACCENTS_SAMPLE` characters or so
         self._stages = StageProgress(quiet=quiet)
         self._share = 0.0
 
@@ -357,13 +393,17 @@ class _TrainingProgress:
             source = Source(file)
             sizes.append(source.total_bytes or 0)
             source.close()
-        total, before, has_text = sum(sizes), 0, False
+        total, before, has_text, num_accented = sum(sizes), 0, False, 0
         for file, size in zip(self.files, sizes, strict=True):
             with TextReader(file, **self._reading) as reader:
                 for text in reader.texts():
                     has_text = has_text or bool(text.strip())
                     self.num_texts += 1
+                    is_sampled = self.num_characters < ACCENTS_SAMPLE
                     self.num_characters += len(text)
+                    if is_sampled:
+                        num_accented += 0 if text.isascii() else len(ACCENTED.findall(text))
+                        self.accented_share = num_accented / max(self.num_characters, 1)
                     if total:
                         self._share = (before + (reader.bytes_read or 0)) / total
                     yield text

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bertworks.train.plan import Plan
     from bertworks.train.run import Planned, RunOptions, Stepped
 
-TRAINING = "training"
+MEASURING, TRAINING = "measuring", "training"
 
 SettingsOption = Annotated[
     list[str] | None,
@@ -57,6 +57,7 @@ def trackers(text: str | None) -> tuple[str, ...] | None:
 def follow(options: RunOptions, *, command: str, json: bool, quiet: bool) -> None:
     """Run, and tell what happens. A stop by the user saves first and says how to go on."""
     from bertworks.train import run
+    from bertworks.train.figures import beats, in_words, steps
 
     if int(os.environ.get("RANK", "0")) > 0:  # one of several processes speaks
         quiet, json = True, False
@@ -66,11 +67,13 @@ def follow(options: RunOptions, *, command: str, json: bool, quiet: bool) -> Non
     with _stopping() as stop, progress:
         for event in run.pretrain(options, stop=stop.event):
             if isinstance(event, run.Note):
-                print_note(event.text, quiet=quiet)
+                with progress.aside():
+                    print_note(event.text, quiet=quiet)
             elif isinstance(event, run.Planned):
                 stop.can_save = True
-                _tell_plan(event, quiet=say_nothing)
-                progress.begin(event.plan)
+                with progress.aside():
+                    _tell_plan(event, quiet=say_nothing)
+                    progress.begin(event.plan)
             elif isinstance(event, run.Stepped):
                 progress.show(event)
             elif isinstance(event, run.Stopped):
@@ -89,22 +92,26 @@ def follow(options: RunOptions, *, command: str, json: bool, quiet: bool) -> Non
                 "steps": result.steps,
                 "seconds": round(result.seconds, 3),
                 "metrics": dict(result.metrics),
+                "baseline": dict(result.baseline),
             }
         )
         return
     if result.already:
-        print_result(f"{result.directory}: this run is finished already, after {result.steps:,} steps; nothing to do")
+        print_result(f"{result.directory}: this run is finished already, after {steps(result.steps)}; nothing to do")
         return
-    figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in result.metrics.items())
-    print_result(f"{result.directory}: {result.steps:,} steps in {duration(result.seconds)}")
-    if figures:
-        print_result(f"held-out text: {figures}")
+    print_result(f"{result.directory}: {steps(result.steps)} in {duration(result.seconds)}")
+    if result.metrics:
+        print_result(f"held-out text: {in_words(result.metrics)}")
     print_result(f"report: {result.directory / 'report.html'}")
+    if not beats(result.metrics, result.baseline):
+        print_note("the model has not learnt more than how frequent words are yet: give it a larger budget")
 
 
 def _tell_plan(event: Planned, *, quiet: bool) -> None:
     if quiet:
         return
+    from bertworks.train.figures import in_words, steps
+
     plan = event.plan
     print_result(f"model      {event.model}, {_short(plan.parameters)} parameters")
     print_result(f"corpus     {event.corpus}")
@@ -112,14 +119,19 @@ def _tell_plan(event: Planned, *, quiet: bool) -> None:
         rate = plan.flops_per_second or 0.0
         print_result(f"speed      {plan.tokens_per_second:,.0f} tokens/s, {rate / 1e9:,.1f} GFLOP/s (measured)")
     print_result(
-        f"training   {plan.steps:,} steps of {plan.batch_tokens:,.0f} tokens: {_short(plan.tokens)} tokens, "
+        f"training   {steps(plan.steps)} of {plan.batch_tokens:,.0f} tokens: {_short(plan.tokens)} tokens, "
         f"{plan.epochs:.2f} epochs, {plan.flops:.2e} FLOPs ({_short(plan.flops_per_token)} a token)"
     )
+    if event.baseline:
+        print_result(f"baseline   guessing by word frequency alone: {in_words(event.baseline)} on held-out text")
+    if event.teacher:
+        print_result(f"teacher    {in_words(event.teacher)} on held-out text")
     if plan.first_step:
         print_result(f"resumed    after step {plan.first_step:,}")
     if plan.seconds is not None:
         end = time.strftime("%H:%M", time.localtime(time.time() + plan.seconds))
-        print_result(f"expected   {duration(plan.seconds)}, done at about {end}")
+        left = " left" if plan.first_step else ""
+        print_result(f"expected   {duration(plan.seconds)}{left}, done at about {end}")
 
 
 def _short(number: float) -> str:
@@ -135,23 +147,26 @@ class TrainingProgress(StageProgress):
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
         self._first = 0
+        self._stage = MEASURING
 
     def begin(self, plan: Plan) -> None:
         """The time left counts from here."""
         self._first = plan.first_step
-        self._stage, self._started = TRAINING, time.monotonic()
+        share = plan.first_step / max(plan.steps, 1)
+        self.update(TRAINING, share, f"step {plan.first_step:,} of {plan.steps:,}", first=share)
 
     def show(self, event: Stepped) -> None:
         """Show how far the training is."""
+        from bertworks.train.figures import in_words
+
         report = event.report
-        left = (report.step - self._first) / max(report.total_steps - self._first, 1)
+        total = max(report.total_steps, 1)
         detail = f"step {report.step:,} of {report.total_steps:,}, loss {event.loss:.3f}, {event.rate:,.0f} tokens/s"
-        self.update(TRAINING, left, detail)
+        self.update(TRAINING, report.step / total, detail, first=self._first / total)
         for words in report.events:
-            print_note(f"step {report.step:,}: {words}", quiet=self._quiet)
+            self.note(f"step {report.step:,}: {words}")
         if report.evaluation:
-            shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in report.evaluation.items())
-            print_note(f"step {report.step:,}: held-out {shown}", quiet=self._quiet)
+            self.note(f"step {report.step:,}: held-out {in_words(report.evaluation)}")
 
 
 class _Stop:

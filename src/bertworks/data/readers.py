@@ -134,13 +134,15 @@ def _find_text_column(table: Table, path: str) -> str:
         return next(iter(columns))
     if len(of_text) == 1:
         return of_text[0]
-    found = "no column holds text" if not of_text else f"{len(of_text)} columns hold text"
+    found = f"{len(of_text)} columns hold text" if of_text else "no column holds text"
     hint = (
         "; if the file has no header row, use --no-header"
         if isinstance(table, SeparatedValues) and table.has_header
         else ""
     )
-    message = f"{found}; choose one with --text-column, from: {', '.join(f'{name:.40}' for name in columns)}{hint}"
+    message = (
+        f"{found}; choose one with --text-column, from: {', '.join(f'{name:.40}' for name in of_text or columns)}{hint}"
+    )
     raise DataError(message, path=path)
 
 

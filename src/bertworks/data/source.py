@@ -28,6 +28,7 @@ COMPRESSIONS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
     ".xz": lzma.LZMAFile,
 }
+FIRST_BYTES = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\0"}  # how such a file begins
 
 
 class Source:
@@ -88,10 +89,24 @@ class Source:
                     raw = raw.removeprefix(codecs.BOM_UTF8) if self.encoding == "utf-8" else raw
                 yield raw
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            self._check_first_bytes()
             message = f"the compressed file is damaged or cut off ({error}); fetch or write it again"
             raise DataError(message, path=self.name, line=number + 1) from error
         except OSError as error:
             raise DataError(f"cannot be read on: {error.strerror or error}", path=self.name, line=number + 1) from error
+
+    def _check_first_bytes(self) -> None:
+        """Tell a file that only has the name of a compressed one from one that is damaged."""
+        if self.path is None or not self.repeatable:
+            return
+        expected = FIRST_BYTES[self.compression]
+        with self.path.open("rb") as file:
+            found = file.read(len(expected))
+        if found != expected:
+            kind = self.compression.removeprefix(".")
+            begins = f"it begins with {found!r}" if found else "it is empty"
+            message = f"is not {kind}-compressed at all: {begins}; give it a name without {self.compression}"
+            raise DataError(message, path=self.name)
 
     def _decoded(self, raw: bytes, number: int) -> str:
         if b"\0" in raw:

@@ -104,7 +104,10 @@ class Unfinished:
         try:
             yield
         except OSError as error:
-            raise OutputError(f"cannot write {self.final}: {error.strerror or error}; {self.kept()}") from error
+            denied = f"no permission in {self.final.parent}" if isinstance(error, PermissionError) else None
+            raise OutputError(
+                f"cannot write {self.final}: {denied or error.strerror or error}; {self.kept()}"
+            ) from error
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +116,7 @@ class Unfinished:
         if self.path.exists() and not state.exists() and not self._is_empty():  # never remove what we did not make
             raise OutputError(f"{self.path} is in the way and is not an unfinished run; move it or choose another name")
         if not os.access(self.final.parent, os.W_OK):
-            raise OutputError(f"cannot write {self.final}: no permission to write in {self.final.parent}")
+            raise OutputError(f"cannot write {self.final}: no permission in {self.final.parent}")
         self.path.mkdir(exist_ok=True)
         try:
             self._lock()  # before anything is changed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,25 @@ def model_directory(directory: str | Path) -> Path:
     with reading(path):
         if not any(path.iterdir()):
             raise CheckpointError(f"the model directory {path} is empty; it needs config.json and the weights")
+    if not (path / "config.json").exists() and (told := unfinished_run(path)):
+        raise CheckpointError(f"{path} is not a model yet: {told}")
     return path
+
+
+def unfinished_run(directory: Path) -> str | None:
+    """What a directory is in which a training began and has not ended, and how to end it; None where there is none."""
+    try:
+        settings = tomllib.loads((directory / "config.toml").read_text(encoding="utf-8"))
+        run = settings["run"]
+        command, corpus, total = (run[name] for name in ("command", "corpus", "steps"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if (directory / "metrics.json").exists():
+        return None
+    steps = [path.name.removeprefix("step-") for path in (directory / "checkpoints").glob("step-*")]
+    step = max((int(text) for text in steps if text.isdigit()), default=0)
+    how = f"bertworks {command} {shlex.quote(corpus)} -o {shlex.quote(str(directory))} --resume"
+    return f"an unfinished {command} run, step {step:,} of {total:,}; continue with: {how}"
 
 
 def listing(directory: Path, limit: int = 8) -> str:

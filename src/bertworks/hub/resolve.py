@@ -58,14 +58,22 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
         raise CheckpointError(f"{path} is a file; give the directory that holds config.json and the weights")
     text = os.fspath(name)
     if not isinstance(name, str) or text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
-        raise CheckpointError(f"the model directory {path} does not exist")
-    hint = did_you_mean(text, ALIASES)
+        raise CheckpointError(f"the directory {path} does not exist{did_you_mean(path.name, _siblings(path))}")
+    hint = did_you_mean(text, [*ALIASES, *_siblings(path)])
     if not HUB_ID.fullmatch(text) or "--" in text or ".." in text or len(text) > 96:
         raise ModelError(
             f"{text!r} is neither a directory nor an id on the Hugging Face Hub such as 'org/name'{hint}; "
             f"aliases: {', '.join(ALIASES)}"
         )
     return _from_hub(text, revision, hint)
+
+
+def _siblings(path: Path) -> list[str]:
+    """The directories beside a path that is not there, as names: one of them may have been meant."""
+    try:
+        return sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
+    except OSError:
+        return []
 
 
 # -- the offline default -----------------------------------------------------------------------------------------------
@@ -137,7 +145,8 @@ def _from_hub(name: str, revision: str | None, hint: str = "") -> Path:
     except LocalEntryNotFoundError:
         pass
     which = f"{name!r}" + (f" (revision {revision!r})" if revision else "")
-    absent = f"{which} is neither a directory nor in the cache {constants.HF_HUB_CACHE}{hint}"
+    absent = f"there is no directory {which}{hint}, nor such a model in the Hub's cache {constants.HF_HUB_CACHE}"
+    instead = "" if hint else f": {INSTEAD}"  # whoever mistyped a name needs no other model
     try:
         # Asked first because it takes a time limit; the download has none for its first request.
         files = {file.rfilename for file in HfApi().model_info(name, revision=revision, timeout=TIMEOUT).siblings or ()}
@@ -147,7 +156,7 @@ def _from_hub(name: str, revision: str | None, hint: str = "") -> Path:
             snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=list(OTHER_ENGINES))
         )
     except OfflineModeIsEnabled as error:
-        raise ModelError(f"{absent}, and HF_HUB_OFFLINE forbids the network: unset it, {INSTEAD}") from error
+        raise ModelError(f"{absent}, and HF_HUB_OFFLINE forbids the network{instead}") from error
     except GatedRepoError as error:
         raise ModelError(
             f"{which} is gated on the Hugging Face Hub: ask for access there and log in with `hf auth login`"
@@ -160,7 +169,7 @@ def _from_hub(name: str, revision: str | None, hint: str = "") -> Path:
         raise ModelError(f"{name!r} has no revision {revision!r} on the Hugging Face Hub") from error
     except Exception as error:  # whatever the network, a proxy or the disk raise
         reason = str(error).split("\n")[0] or type(error).__name__
-        raise ModelError(f"{absent}, and the Hugging Face Hub cannot be reached ({reason}): {INSTEAD}") from error
+        raise ModelError(f"{absent}, and the Hugging Face Hub cannot be reached ({reason}){instead}") from error
 
 
 def _is_whole(directory: Path) -> bool:

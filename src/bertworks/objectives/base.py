@@ -34,7 +34,7 @@ class Loss:
     correct: Tensor | None = None
     """Scalar int64 where right and wrong make sense: how many items had their target as the most likely answer."""
     shares: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    """Further shares worth a line in a log, by name, as (part, whole): scalar int64 counts that add up over batches."""
+    """Further shares worth a line in a log, by name, as (part, whole): scalar sums that add up over batches."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -226,9 +226,9 @@ class Transfer:
             sentence = mean_per_sequence(last, layout) if layout.num_sequences else last  # (B, H of the student)
             sentence = module.mapped(ours_last, sentence)  # (B, H of the teacher)
             wanted = mean_per_sequence(theirs[theirs_last], layout)  # (B, H of the teacher)
-            found["sentence"] = Loss(
-                sum=distances(sentence, wanted, self.sentence_distance).sum(), count=layout.num_sequences
-            )
+            apart, count = distances(sentence, wanted, self.sentence_distance).sum(), layout.num_sequences
+            near = {"cosine": (count - apart.detach(), torch.tensor(count))}
+            found["sentence"] = Loss(sum=apart, count=count, shares=near if self.sentence_distance == "cosine" else {})
         return found
 
     def _asked(self, student: Model) -> tuple[list[int], list[int]]:

@@ -1,7 +1,7 @@
 """How tokenizers differ on the same text: how finely they cut it, and what they do not know.
 
     fertility         tokens per word: 1 is a whole word each, more is finer cutting and longer sequences
-    bytes per token   how much text fits in a window; comparable between languages and kinds of tokenizers
+    text bytes/token  how much text fits in a window; comparable between languages and kinds of tokenizers
     unknown           share of tokens that are the unknown token: text that a model cannot see
     whole words       share of words that are one known token
     longest splits    the words that fall into the most pieces
@@ -67,7 +67,7 @@ def compare(
     tokenizers: Sequence[tuple[str, Tokenizer]], chunks: Iterable[Sequence[str]], *, num_longest: int = 5
 ) -> list[Measure]:
     """Run every tokenizer over the same chunks of texts, in constant memory."""
-    measures = [Measure(name, tokenizer.kind, tokenizer.vocab_size) for name, tokenizer in tokenizers]
+    measures = [Measure(name, _kind(tokenizer), tokenizer.vocab_size) for name, tokenizer in tokenizers]
     for chunk in chunks:
         words = [list(WORD.finditer(text)) for text in chunk]
         num_bytes = sum(len(text.encode("utf-8", "replace")) for text in chunk)
@@ -76,6 +76,11 @@ def compare(
             measure.bytes += num_bytes
             _count(measure, tokenizer, chunk, words, num_longest)
     return measures
+
+
+def _kind(tokenizer: Tokenizer) -> str:
+    """The algorithm, and whether it starts from bytes."""
+    return f"byte-level {tokenizer.kind}" if "ByteLevel" in repr(tokenizer.backend.pre_tokenizer) else tokenizer.kind
 
 
 def _count(

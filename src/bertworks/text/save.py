@@ -64,7 +64,9 @@ def write_directory(
         if is_new:
             with contextlib.suppress(OSError):
                 directory.rmdir()  # refused where something is in it
-        raise OutputError(f"{directory}: cannot write the tokenizer ({error.strerror or error})") from error
+        denied = f"no permission in {directory.parent if is_new else directory}"
+        reason = denied if isinstance(error, PermissionError) else error.strerror or error
+        raise OutputError(f"cannot write {directory}: {reason}") from error
 
 
 @contextlib.contextmanager

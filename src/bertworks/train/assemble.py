@@ -25,7 +25,7 @@ from bertworks.data.pretraining import (
     SinglePieces,
     split_documents,
 )
-from bertworks.errors import UsageError
+from bertworks.errors import DataError, ModelError, UsageError
 from bertworks.hub.families import FAMILIES
 from bertworks.models.config import ModelConfig, Task
 from bertworks.models.model import Model
@@ -60,6 +60,8 @@ class Parts:
     models: dict[str, Model]
     """By folder of the finished run; the model itself is at ""."""
     flops_per_token: float = 0.0
+    teacher: tuple[Model, Objective] | None = None
+    """The model that is learnt from, and what it is judged by itself, where it can be."""
     settings: hub.SentenceSettings | None = None
     """Pooling and normalisation, where the result is an embedding model."""
 
@@ -72,6 +74,7 @@ class Assembly(Parts):
     short: SequenceSource
     long: SequenceSource | None
     held_out: SequenceSource | None
+    training_documents: NDArray[Any]
     held_out_documents: NDArray[Any]
     held_out_tokens: int
     lexicon: Lexicon | None = None
@@ -84,9 +87,17 @@ class Assembly(Parts):
 
     def describe(self) -> str:
         """`modernbert 4x256x4`"""
-        body = self.model.config.body
-        size = Size(body.num_hidden_layers, body.layer.hidden_size, body.layer.num_attention_heads)
-        return f"{self.model.config.family} {size}"
+        return f"{self.model.config.family} {self.size}"
+
+    @property
+    def size(self) -> Size:
+        return size_of(self.model)
+
+
+def size_of(model: Model) -> Size:
+    """A model's layers, width and heads."""
+    body = model.config.body
+    return Size(body.num_hidden_layers, body.layer.hidden_size, body.layer.num_attention_heads)
 
 
 def assemble(recipe: Recipe, corpus: Corpus, lexicon_file: Path | None = None) -> Assembly:
@@ -98,7 +109,9 @@ def assemble(recipe: Recipe, corpus: Corpus, lexicon_file: Path | None = None) -
     assert run is not None
     tokenizer = corpus.tokenizer()
     notes: list[str] = []
-    training, held_out = split_documents(corpus, recipe.data.held_out_tokens)
+    pairs = recipe.objective.pairs
+    # The second text of a pair may come from another document, also where it is judged.
+    training, held_out = split_documents(corpus, recipe.data.held_out_tokens, at_least=2 if pairs == "nsp" else 1)
     expected = recipe.data.tokenizer
     if expected is not None and tokenizer.kind != KINDS[expected]:
         notes.append(f"this recipe was made for {expected}; the corpus's tokenizer is of the kind {tokenizer.kind}")
@@ -112,12 +125,24 @@ def assemble(recipe: Recipe, corpus: Corpus, lexicon_file: Path | None = None) -
         return _source(recipe, corpus, tokenizer, length, documents)
 
     data = recipe.data
+    judged: SequenceSource | None = None
+    try:
+        judged = source(data.sequence_length, held_out) if len(held_out) else None
+    except DataError:
+        if pairs == "none":
+            raise
+        notes.append(
+            f"the held-out text is too little for pairs: only the masked tokens are evaluated, without {pairs}"
+        )
+        parts.evaluation = MaskedLM(maskers.evaluation())
+        judged = SinglePieces(corpus, tokenizer, data.sequence_length, held_out, run.seed)
     return Assembly(
         **vars(parts),
         tokenizer=tokenizer,
         short=source(data.sequence_length, training),
         long=None if data.long_sequence_length is None else source(data.long_sequence_length, training),
-        held_out=source(data.sequence_length, held_out) if len(held_out) else None,
+        held_out=judged,
+        training_documents=training,
         held_out_documents=held_out,
         held_out_tokens=int(corpus.document_lengths()[held_out].sum()),
         lexicon=maskers.lexicon,
@@ -236,6 +261,9 @@ def _distill(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: lis
     check_vocabulary(tokenizer, loaded.tokenizer, name)
     teacher = loaded.model
     student = _student(recipe.model.size, teacher)
+    ours, theirs = (sum(weight.numel() for weight in model.body.parameters()) for model in (student, teacher))
+    if ours > theirs:
+        notes.append(f"the student ({size_of(student)}) is larger than its teacher ({size_of(teacher)})")
     flops = _flops(student.config, recipe) + _flops(teacher.config, recipe) / 3  # the teacher goes forward only
     settings = None
     if loaded.settings is not None:
@@ -253,7 +281,8 @@ def _distill(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: lis
         )
     cosine = wanted.cosine_weight
     if cosine and student.hidden_size != teacher.hidden_size:
-        notes.append("the student is not as wide as the teacher: their hidden states are not compared")
+        widths = f"{student.hidden_size} and {teacher.hidden_size}"
+        notes.append(f"student and teacher differ in width ({widths}): their hidden states are not compared")
         cosine = 0.0
 
     def objective(masker: Masker) -> Objective:
@@ -268,6 +297,7 @@ def _distill(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: lis
 
     return Parts(
         module=student,
+        teacher=(teacher, MaskedLM(maskers.evaluation())),
         objective=objective(maskers.training()),
         evaluation=objective(maskers.evaluation()),
         models={"": student},
@@ -280,9 +310,7 @@ def _student(size: str, teacher: Model) -> Model:
     """A part of the teacher's own layers where the widths allow it, else a new model of its family."""
     body = teacher.config.body
     layer = body.layer
-    shape = Size(max(1, body.num_hidden_layers // 2), layer.hidden_size, layer.num_attention_heads)
-    if size != HALF:
-        shape = parse_size(size)
+    shape = size_of(teacher)._replace(layers=max(1, body.num_hidden_layers // 2)) if size == HALF else parse_size(size)
     task: Task = "mlm"
     if shape[1:] == (layer.hidden_size, layer.num_attention_heads) and shape.layers <= body.num_hidden_layers:
         student = init_student(teacher, num_layers=shape.layers).requires_grad_(True)
@@ -314,7 +342,14 @@ def _model(recipe: Recipe, tokenizer: Tokenizer, tasks: tuple[Task, ...], notes:
     family = FAMILIES[model.config.family]
     missing = [task for task in tasks if task not in model.heads]
     there = {head.task: head for head in model.config.heads}
-    heads = [there.get(task) or family.head(model.config, task) for task in tasks]
+    try:
+        heads = [there.get(task) or family.head(model.config, task) for task in tasks]
+    except ModelError as error:
+        fit = [name for name, other in FAMILIES.items() if set(tasks) <= {head.task for head in other.heads}]
+        raise UsageError(
+            f"this recipe ({recipe.about or recipe.objective.kind}) does not go with {start}: {error}; without --recipe "
+            f"it is masked LM; this recipe needs a model of the family {' or '.join(fit)}"
+        ) from error
     model.set_heads(heads)
     if missing:
         notes.append(f"{start} has no {' and no '.join(missing)} head; a new one is trained")

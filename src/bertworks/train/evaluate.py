@@ -8,10 +8,14 @@ their sums, so that the number of processes changes nothing.
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertworks.data.corpus import Corpus
 from bertworks.data.pretraining.pieces import SequenceSource
 from bertworks.objectives.base import Objective
 from bertworks.train.feed import evaluation_batches
@@ -19,6 +23,8 @@ from bertworks.train.parallel import Parallel
 
 PERPLEXITY = ("mlm", "lm")
 """Losses that are means of negative log probabilities of tokens."""
+COUNTED_TOKENS = 5_000_000
+"""So many tokens say well enough how frequent each one is."""
 
 
 class Evaluation:
@@ -55,6 +61,22 @@ class Evaluation:
         module.train(was_training)
         return self._figures(names, self._added_up(found))
 
+    def by_frequency(self, counts: NDArray[np.int64]) -> dict[str, float]:
+        """Loss and accuracy of always answering with how frequent each token is, (V,): what reading the text must beat.
+
+        Nothing where no tokens are guessed.
+        """
+        if not any(name in PERPLEXITY for name in self.objective.weights):
+            return {}
+        costs = np.log(counts.sum() + len(counts)) - np.log(counts + 1)  # (V,); one more each, so that none is 0
+        answer = counts.argmax()
+        found: dict[str, list[float]] = {}
+        for batch in self.batches:
+            targets = batch.tensors["targets"].numpy()  # (M,)
+            _add(found, "loss", costs[targets].sum(), len(targets))
+            _add(found, "accuracy", (targets == answer).sum(), len(targets))
+        return self._added_up(found)
+
     def _added_up(self, found: dict[str, list[float]]) -> dict[str, float]:
         """Means over all processes, each of which has had at least one batch."""
         if self.parallel.world > 1:
@@ -77,7 +99,17 @@ class Evaluation:
         return figures
 
 
-def _add(found: dict[str, list[float]], name: str, part: Tensor, whole: float) -> None:
+def token_counts(corpus: Corpus, documents: NDArray[Any]) -> NDArray[np.int64]:
+    """How often each token is in these documents (V,); in some of them, evenly spread, where they are very many."""
+    lengths = corpus.document_lengths()[documents]
+    every = max(1, int(lengths.sum()) // COUNTED_TOKENS)
+    counts = np.zeros(corpus.vocab_size, np.int64)
+    for index in documents[::every]:
+        np.add.at(counts, corpus.document(int(index)), 1)
+    return counts
+
+
+def _add(found: dict[str, list[float]], name: str, part: Tensor | float, whole: float) -> None:
     sums = found.setdefault(name, [0.0, 0.0])
     sums[0] += float(part)
     sums[1] += whole

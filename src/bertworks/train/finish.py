@@ -21,6 +21,7 @@ from bertworks.errors import CheckpointError, OutputError
 from bertworks.train import samples
 from bertworks.train.assemble import GENERATOR, Assembly
 from bertworks.train.config import EvaluationConfig
+from bertworks.train.figures import shown, words
 from bertworks.train.log import HELD_OUT, read_metrics
 from bertworks.train.recipes import Recipe
 from bertworks.train.report import Summary, model_card, report
@@ -28,7 +29,9 @@ from bertworks.train.report import Summary, model_card, report
 METRICS, REPORT, CARD = "metrics.json", "report.html", "README.md"
 
 
-def finish(recipe: Recipe, corpus: Corpus, assembly: Assembly, output: Path, *, steps: int) -> dict[str, Any]:
+def finish(
+    recipe: Recipe, corpus: Corpus, assembly: Assembly, output: Path, *, steps: int, baseline: Mapping[str, float]
+) -> dict[str, Any]:
     """Write everything; `assembly` holds the weights to keep. Returns the content of `metrics.json`."""
     run = recipe.run
     assert run is not None
@@ -41,6 +44,7 @@ def finish(recipe: Recipe, corpus: Corpus, assembly: Assembly, output: Path, *, 
     result = {
         "task": recipe.objective.kind,
         "metrics": held_out_figures(lines, recipe.train.evaluation),
+        "baseline": dict(baseline),
         "seeds": [run.seed],
         "data": run.corpus,
         "model": assembly.describe(),
@@ -101,14 +105,15 @@ def _summary(
         (f"{result['tokens'] / 1e6:.2f} M", "tokens read"),
         (f"{minutes:.1f} min", "time"),
     ]
-    numbers += [(f"{value:.1%}", name.replace("_", " ")) for name, value in metrics.items() if "accuracy" in name][:2]
-    title, shown = _samples(recipe.objective.kind, corpus, assembly)
+    numbers += [(shown(name, value), words(name)) for name, value in metrics.items() if "accuracy" in name][:2]
+    title, filled = _samples(recipe.objective.kind, corpus, assembly)
     return Summary(
         name=output.resolve().name,
         about=f"{recipe.about or recipe.objective.kind}. Trained with Bertworks: {assembly.describe()}.",
         task=recipe.objective.kind,
         numbers=numbers,
         metrics=metrics,
+        baseline=result["baseline"],
         data=[
             ("corpus", Path(str(result["data"])).name),
             ("documents", f"{corpus.num_documents:,}"),
@@ -117,7 +122,7 @@ def _summary(
         ],
         settings=to_dict(recipe),
         lines=lines,
-        samples=shown,
+        samples=filled,
         samples_title=title,
         embeddings=assembly.settings is not None,
     )
@@ -133,5 +138,8 @@ def _samples(kind: str, corpus: Corpus, assembly: Assembly) -> tuple[str, list[s
         title = "Held-out texts with the generator's words; orange where the discriminator is wrong"
         return title, samples.detected(models[GENERATOR], models[""], tokenizer, documents)
     if "mlm" in models[""].heads:
-        return "Masks filled in held-out texts; orange where wrong", samples.filled(models[""], tokenizer, documents)
+        return (
+            "Masks filled in held-out texts; orange where wrong, with the text's own word in brackets",
+            samples.filled(models[""], tokenizer, documents),
+        )
     return "", []

@@ -201,8 +201,6 @@ class _Training:
         over = self.progress.finished or self.progress.step == self.progress.total_steps
         self.progress = dataclasses.replace(self.progress, finished=over)
         self.stopped = stopping and not over
-        if self.stopped:
-            events.append(f"stopped after step {self.progress.step} of {self.progress.total_steps}, as asked")
         due = config.checkpoint_steps is not None and self.progress.step % config.checkpoint_steps == 0
         path = None
         if over or rolled_back or self.stopped or ((due or minutes or is_best) and not self.progress.bad_in_a_row):

@@ -56,7 +56,7 @@ class Plan:
     """That are trained on, special tokens included."""
     flops_per_token: float
     tokens_per_second: float | None
-    """Measured; None where a run is resumed, which does not measure again."""
+    """Measured when the run began; a run that is resumed does not measure again."""
     seconds: float | None
     """That the steps to come will take, evaluation included."""
 

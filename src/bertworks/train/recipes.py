@@ -119,6 +119,10 @@ class RunSection:
     start: str | None = None
     """The model that was gone on with."""
     teacher: str | None = None
+    step_tokens: float | None = None
+    """What was measured when the run began: tokens in a step, seconds for it, seconds for an evaluation."""
+    step_seconds: float | None = None
+    evaluation_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,19 @@ the header that the Hugging Face Hub reads.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 from bertworks.page import curves, document, facts, section, soft, table
+from bertworks.train.figures import shown, words
 from bertworks.train.log import HELD_OUT
 from bertworks.train.samples import Sample, Shown
 
+OF_DISTILLATION = ("temperature", "soft_weight", "mlm_weight", "cosine_weight", "hidden_weight", "sentence_weight")
+OF_ELECTRA = ("discriminator_weight",)
 HEADERS = {"masked_lm": "fill-mask", "causal_lm": "text-generation", "replaced_tokens": None, "distill": None}
 
 
@@ -30,6 +34,8 @@ class Summary:
     """(value, what it is): the few that matter most."""
     metrics: Mapping[str, float]
     """Of the final evaluation on held-out text."""
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    """What guessing by word frequency alone reaches there."""
     data: Sequence[tuple[str, str]]
     """(what, value) about the corpus."""
     settings: Mapping[str, Any]
@@ -50,14 +56,20 @@ def report(summary: Summary) -> str:
         soft(summary.about),
         facts(summary.numbers),
         section("Curves", f'<div class="columns">{"".join(_curves(summary.lines))}</div>'),
-        section("On held-out text", table((_words(name), _value(value)) for name, value in summary.metrics.items()))
-        if summary.metrics
-        else "",
+        section("On held-out text", table(_results(summary))) if summary.metrics else "",
         _samples(summary),
         section("Data", table(summary.data)),
-        section("Settings", table(_flat(summary.settings))),
+        section("Settings", table(_flat(_belonging(summary.settings)))),
         soft("The whole of it is in config.toml and metrics.jsonl beside this page."),
     )
+
+
+def _results(summary: Summary) -> list[tuple[str, str]]:
+    """(measure, value) of the model, and what it is to be compared with."""
+    rows = [(words(name), shown(name, value)) for name, value in summary.metrics.items()]
+    return rows + [
+        (f"{words(name)} of guessing by word frequency", shown(name, value)) for name, value in summary.baseline.items()
+    ]
 
 
 def _curves(lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -69,11 +81,9 @@ def _curves(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     held_out = sorted(name for name in names if name.startswith(HELD_OUT))
     losses = {"training": line_of("loss"), "held out": line_of(HELD_OUT + "loss")}
     parts = {
-        _words(name): line_of(name)
-        for name in sorted(names)
-        if name.endswith("_loss") and not name.startswith(HELD_OUT)
+        words(name): line_of(name) for name in sorted(names) if name.endswith("_loss") and not name.startswith(HELD_OUT)
     }
-    accuracies = {_words(name): line_of(name) for name in held_out if name.endswith("accuracy")}
+    accuracies = {words(name): line_of(name) for name in held_out if name.endswith("accuracy")}
     return [
         curves("Loss", losses),
         curves("Accuracy", accuracies, percent=True),
@@ -92,7 +102,8 @@ def _samples(summary: Summary) -> str:
         if not part.mark:
             return escape(part.text)
         kind = ' class="wrong"' if part.mark == "wrong" else ""
-        return f'<mark{kind} title="{escape(part.title, quote=True)}">{escape(part.text)}</mark>'
+        own = f" <small>({escape(part.own)})</small>" if part.own else ""
+        return f'<mark{kind} title="{escape(part.title, quote=True)}">{escape(part.text)}</mark>{own}'
 
     texts = ("".join(show(part) for part in sample) for sample in summary.samples)
     return section(summary.samples_title, *(f'<p class="filled">{text}</p>' for text in texts))
@@ -104,7 +115,7 @@ def model_card(summary: Summary) -> str:
     header = ["---", "library_name: " + ("sentence-transformers" if summary.embeddings else "transformers")]
     header += [f"pipeline_tag: {tag}"] if tag else []
     header += ["tags:", "- bertworks", "---"]
-    results = [f"| {_words(name)} | {_value(value)} |" for name, value in summary.metrics.items()]
+    results = [f"| {name} | {value} |" for name, value in _results(summary)] if summary.metrics else []
     lines = [
         *header,
         "",
@@ -134,27 +145,40 @@ def model_card(summary: Summary) -> str:
 
 
 def _use(summary: Summary) -> list[str]:
+    place = json.dumps(summary.name, ensure_ascii=False)
     if summary.embeddings:
         return [
             "import bertworks",
             "",
-            'vectors = bertworks.load("PATH").embed(["A text.", "Another one."])',
+            f'vectors = bertworks.load({place}).embed(["A text.", "Another one."])',
         ]
     if summary.task == "masked_lm":
-        return ["import bertworks", "", 'print(bertworks.load("PATH").fill("Put a [MASK] here."))']
+        return ["import bertworks", "", f'print(bertworks.load({place}).fill("Put a [MASK] here."))']
     if summary.task == "causal_lm":
         return [
             "from transformers import AutoModelForCausalLM, AutoTokenizer",
             "",
-            'tokenizer, model = AutoTokenizer.from_pretrained("PATH"), AutoModelForCausalLM.from_pretrained("PATH")',
+            f"tokenizer, model = AutoTokenizer.from_pretrained({place}), AutoModelForCausalLM.from_pretrained({place})",
             'ids = model.generate(**tokenizer("It was", return_tensors="pt"), max_new_tokens=20)',
             "print(tokenizer.decode(ids[0]))",
         ]
     return [
         "import bertworks",
         "",
-        'vectors = bertworks.load("PATH").embed(["A text."], layers="last", pooling="mean")',
+        f'vectors = bertworks.load({place}).embed(["A text."], layers="last", pooling="mean")',
     ]
+
+
+def _belonging(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those of other objectives."""
+    objective = dict(settings.get("objective") or {})
+    kind = objective.get("kind")
+    for name in list(objective):
+        if (kind != "distill" and name in OF_DISTILLATION) or (kind != "replaced_tokens" and name in OF_ELECTRA):
+            del objective[name]
+    if objective.get("pairs") == "none":
+        objective.pop("pair_weight", None)
+    return {**settings, **({"objective": objective} if objective else {})}
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
@@ -166,11 +190,3 @@ def _flat(values: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
         else:
             rows.append((place, "none" if value is None else str(value)))
     return rows
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _value(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

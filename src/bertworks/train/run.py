@@ -14,7 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,10 +25,12 @@ from bertworks.config import to_dict
 from bertworks.data.corpus import Corpus
 from bertworks.models.device import usable_device
 from bertworks.train import state
+from bertworks.train.architecture import NEW_FAMILIES, ModelSection
 from bertworks.train.assemble import LEXICON_FILE, Assembly, assemble
 from bertworks.train.config import TrainConfig
-from bertworks.train.evaluate import Evaluation
+from bertworks.train.evaluate import Evaluation, token_counts
 from bertworks.train.feed import Feed, phases
+from bertworks.train.figures import steps
 from bertworks.train.finish import METRICS, finish, read_result
 from bertworks.train.log import StepLog, check_trackers, installed, resumable
 from bertworks.train.loop import StepReport, evaluation_steps, train
@@ -40,6 +42,7 @@ from bertworks.train.settle import (
     CHECKPOINTS,
     RunOptions,
     changes,
+    check,
     open_corpus,
     resolve,
     stored_recipe,
@@ -69,6 +72,10 @@ class Planned:
     model: str
     corpus: str
     recipe: Recipe
+    baseline: Mapping[str, float]
+    """What guessing by word frequency alone reaches on the held-out text, where tokens are guessed."""
+    teacher: Mapping[str, float]
+    """What the teacher itself reaches there, where it guesses tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +106,8 @@ class Finished:
     steps: int
     seconds: float
     metrics: Mapping[str, float]
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    """What guessing by word frequency alone reaches on the held-out text, where tokens are guessed."""
     already: bool = False
 
 
@@ -110,29 +119,31 @@ Event = Note | Planned | Stepped | Stopped | Finished
 
 def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Iterator[Event]:
     """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
-    stored = stored_recipe(options)
-    if stored is not None and (options.output / METRICS).exists():
-        yield _finished(options.output, stored)
-        return
+    check(options)
+    default = ("tensorboard",) if installed("tensorboard") else ()
+    track = check_trackers(default if options.track is None else options.track)
+    device = usable_device(options.device)
     corpus = open_corpus(options.corpus)
+    stored = stored_recipe(options)
     recipe = resolve(options, stored, corpus)
     run = recipe.run
     assert run is not None
+    changed = [] if stored is None else changes(stored, recipe, options.output)
+    if stored is not None and (options.output / METRICS).exists():
+        yield _finished(options.output, stored)
+        return
     saved = None
     if stored is None:
         if options.resume:
             yield Note(f"there is no run in {options.output} yet: a new one begins")
     else:
-        changed = changes(stored, recipe)
         if changed:
             yield Note(f"changed, which changes no result: {'; '.join(changed)}")
         saved = resumable(options.output, options.output / CHECKPOINTS, stored)
         for note in saved.notes if saved is not None else ():
             yield Note(note)
-    default = ("tensorboard",) if installed("tensorboard") else ()
-    track = check_trackers(default if options.track is None else options.track)
-
-    device = usable_device(options.device)
+        if saved is None:
+            yield Note("there is no checkpoint yet: the training begins again at step 0")
     parallel = Parallel(device=device, precision=recipe.train.precision, sharded=recipe.train.sharded)
     try:
         torch.manual_seed(run.seed)
@@ -145,7 +156,7 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
             assert recipe.run is not None
             if recipe.run.budget is not None and (recipe.run.steps or 0) < FEW_STEPS:
                 yield Note(
-                    f"only {recipe.run.steps} steps fit in the budget; a smaller --size or train.batch_tokens gives more"
+                    f"only {steps(recipe.run.steps or 0)} in the budget; a smaller --size or train.batch_tokens gives more"
                 )
         yield trainer.planned(saved.step if saved is not None else 0)
         yield from trainer.train(saved, track, stop)
@@ -164,9 +175,16 @@ class _Trainer:
         self.output = options.output
         self.module: nn.Module = assembly.module.to(parallel.device)
         self.evaluation = Evaluation(assembly.evaluation, assembly.held_out, parallel)
-        self.measured: Measured | None = None
-        self.evaluation_seconds = 0.0
+        self.baseline = self.evaluation.by_frequency(token_counts(corpus, assembly.training_documents))
+        self.teacher = self._judge_teacher()
         self.first_metrics: dict[str, float] = {}
+
+    def _judge_teacher(self) -> dict[str, float]:
+        """What the teacher itself reaches on the held-out text."""
+        if self.assembly.teacher is None or not self.evaluation:
+            return {}
+        model, objective = self.assembly.teacher
+        return Evaluation(objective, self.assembly.held_out, self.parallel).run(model.to(self.parallel.device))
 
     @property
     def run(self) -> RunSection:
@@ -203,20 +221,31 @@ class _Trainer:
                 seconds=(1 - share) * measured.seconds + share * long.seconds,
                 num_tokens=(1 - share) * measured.num_tokens + share * long.num_tokens,
             )
-        self.measured = measured
         started = time.perf_counter()
         self.first_metrics = self.evaluation.run(self.module)
         seconds = torch.tensor([time.perf_counter() - started], dtype=torch.float64)
-        self.evaluation_seconds = float(self.parallel.sum(seconds)) / self.parallel.world  # the same everywhere
-        run = self.run
+        per_evaluation = float(self.parallel.sum(seconds)) / self.parallel.world  # the same everywhere
+        run = replace(
+            self.run,
+            step_tokens=measured.num_tokens,
+            step_seconds=measured.seconds,
+            evaluation_seconds=per_evaluation,
+        )
         if run.budget is not None:
-            steps, evaluations = steps_within(run.budget, measured.seconds, per_evaluation=self.evaluation_seconds)
-            run = replace(run, steps=steps, evaluation_steps=math.ceil(steps / evaluations))
-        self.recipe = replace(self.recipe, run=run)
+            count, evaluations = steps_within(run.budget, measured.seconds, per_evaluation=per_evaluation)
+            run = replace(run, steps=count, evaluation_steps=math.ceil(count / evaluations))
+        self.recipe = replace(self.recipe, run=run, model=self._model_section())
         if self.parallel.main:
             write_config(self.output, self.recipe, self.assembly.lexicon, self.assembly.tokenizer)
         self.parallel.barrier()
         return self.recipe
+
+    def _model_section(self) -> ModelSection:
+        """The recipe's, or what a model that is gone on with is."""
+        section, family = self.recipe.model, self.assembly.model.config.family
+        if self.run.start is None or family not in NEW_FAMILIES:
+            return section
+        return replace(section, family=family, size=str(self.assembly.size))
 
     def _measure(self, only: Literal["short", "long"]) -> Measured:
         feed = self.feed(MEASURED_STEPS, only=only)
@@ -244,11 +273,14 @@ class _Trainer:
 
     def planned(self, first_step: int) -> Planned:
         """What is to come, in numbers."""
-        steps = self.run.steps or 0
-        step_tokens = self.measured.num_tokens if self.measured is not None else float(self.recipe.train.batch_tokens)
-        seconds = None
-        if self.measured is not None:
-            seconds = self.measured.seconds * (steps - first_step) + self.evaluation_seconds * self._evaluations(steps)
+        run = self.run
+        steps = run.steps or 0
+        step_tokens = run.step_tokens or float(self.recipe.train.batch_tokens)
+        seconds = rate = None
+        if run.step_seconds is not None:
+            left = (steps - first_step) / max(steps, 1)
+            evaluations = (run.evaluation_seconds or 0.0) * self._evaluations(steps)
+            seconds, rate = left * (run.step_seconds * steps + evaluations), step_tokens / run.step_seconds
         plan = Plan(
             parameters=sum(parameter.numel() for parameter in self.module.parameters()),
             steps=steps,
@@ -257,14 +289,21 @@ class _Trainer:
             tokens=step_tokens * steps,
             corpus_tokens=self.assembly.short.num_tokens,
             flops_per_token=self.assembly.flops_per_token,
-            tokens_per_second=None if self.measured is None else self.measured.num_tokens / self.measured.seconds,
+            tokens_per_second=rate,
             seconds=seconds,
         )
         described = (
             f"{self.corpus.num_documents:,} documents, {self.corpus.num_tokens:,} tokens, "
             f"{self.assembly.held_out_tokens:,} of them held out"
         )
-        return Planned(plan=plan, model=self.assembly.describe(), corpus=described, recipe=self.recipe)
+        return Planned(
+            plan=plan,
+            model=self.assembly.describe(),
+            corpus=described,
+            recipe=self.recipe,
+            baseline=self.baseline,
+            teacher=self.teacher,
+        )
 
     def train(self, saved: state.Saved | None, track: tuple[str, ...], stop: threading.Event | None) -> Iterator[Event]:
         """The steps, then the result."""
@@ -294,7 +333,7 @@ class _Trainer:
             ):
                 done = report.step
                 loss = sum(weights[name] * value for name, value in report.losses.items())
-                stopped = any(words.startswith("stopped after step") for words in report.events)
+                stopped = report.stopped
                 yield Stepped(report=report, loss=loss, rate=log.step(report, loss))
         finally:
             log.close()
@@ -310,8 +349,14 @@ class _Trainer:
                 self.assembly = assemble(self.recipe, self.corpus, self.output / LEXICON_FILE)
                 best = self.recipe.train.evaluation.keep == "best"
                 state.load_weights(_last(self.output / CHECKPOINTS, best=best), self.assembly.module)
-            result = finish(self.recipe, self.corpus, self.assembly, self.output, steps=steps)
-            yield Finished(directory=self.output, steps=steps, seconds=result["seconds"], metrics=result["metrics"])
+            result = finish(self.recipe, self.corpus, self.assembly, self.output, steps=steps, baseline=self.baseline)
+            yield Finished(
+                directory=self.output,
+                steps=steps,
+                seconds=result["seconds"],
+                metrics=result["metrics"],
+                baseline=self.baseline,
+            )
         self.parallel.barrier()
 
 
@@ -329,5 +374,6 @@ def _finished(output: Path, stored: Recipe) -> Finished:
         steps=int(result.get("steps") or steps or 0),
         seconds=float(result["seconds"]),
         metrics=result["metrics"],
+        baseline=result.get("baseline", {}),
         already=True,
     )

@@ -35,6 +35,8 @@ class Shown:
     text: str
     mark: Mark = ""
     title: str = ""
+    own: str = ""
+    """What stands there in the text, where that is another word."""
 
 
 Sample = list[Shown]
@@ -139,8 +141,10 @@ def _shown(tokenizer: Tokenizer, ids: Sequence[int] | NDArray[np.int64], own: ND
         if plain:
             sample.append(Shown(plain))
             plain = ""
-        title = f"in the text: {tokenizer.token(int(own[place]))}"
-        sample.append(Shown(bare or tokenizer.token(int(token)), "right" if marks[place] else "wrong", title))
+        true = tokenizer.token(int(own[place]))
+        other = true if int(own[place]) != int(token) else ""
+        mark: Mark = "right" if marks[place] else "wrong"
+        sample.append(Shown(bare or tokenizer.token(int(token)), mark, f"in the text: {true}", other))
     if plain:
         sample.append(Shown(plain))
     return sample

@@ -128,6 +128,10 @@ def test_held_out_documents(tmp_path: Path) -> None:
     assert split_documents(corpus, 0)[1].tolist() == []
     training, held_out = split_documents(corpus, 1)  # every document is longer: the nearest one
     assert lengths[held_out].tolist() == [lengths.min()]
+    training, held_out = split_documents(corpus, 1, at_least=2)
+    assert sorted(lengths[held_out]) == sorted(lengths)[:2]
+    assert sorted([*training, *held_out]) == list(range(200))
+    assert split_documents(corpus, 10**9, at_least=2)[1].tolist() == split_documents(corpus, 10**9)[1].tolist()
 
 
 def test_one_document_is_not_held_out(tmp_path: Path) -> None:

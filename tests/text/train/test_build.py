@@ -105,8 +105,16 @@ def test_bad_input() -> None:
         train_tokenizer(["", " \n "], options)
     with pytest.raises(TokenizerError, match="20 is too small"):
         train_tokenizer(TEXTS, options)
-    with pytest.raises(TokenizerError, match="need 261"):
-        train_tokenizer(TEXTS, TrainerOptions.of("byte-bpe", vocab_size=260))
+    with pytest.raises(TokenizerError, match=r"256 bytes need 261; ask for more with --vocab-size$"):
+        TrainerOptions.of("byte-bpe", vocab_size=260)
+
+
+def test_a_vocabulary_that_is_not_filled_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    train_tokenizer(TEXTS, TrainerOptions.of("wordpiece", vocab_size=5000))
+    train_tokenizer(TEXTS, TrainerOptions.of("wordpiece", vocab_size=5000, limit_alphabet=5))
+    whole, limited = caplog.messages
+    assert whole.startswith("the text is too small for 5000 tokens: after ")
+    assert limited.startswith("an alphabet of 5 characters (--limit-alphabet) leaves too little of the text for 5000")
 
 
 @pytest.mark.parametrize(

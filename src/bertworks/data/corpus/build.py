@@ -129,7 +129,9 @@ def build_corpus(
         if not problem and known is None:
             problem = "that was made from standard input, and whether this is the same text cannot be told"
         if problem:
-            raise OutputError(f"{final} holds a corpus {problem}; use --restart to replace it, or choose another name")
+            raise OutputError(
+                f"{final} holds a corpus {problem}; use --overwrite to replace it, or choose another name"
+            )
         _tidy(final)
         return Report(final, Totals(**found["totals"]), known, known, already_there=True)
     unfinished = Unfinished(final, settings, unit="shard", restart=restart, resumable=known is not None)

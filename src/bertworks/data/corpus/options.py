@@ -8,7 +8,7 @@ from bertworks.data.sentences import AUTO, LANGUAGES
 from bertworks.data.source import checked_encoding
 from bertworks.errors import UsageError, choice
 
-DOCUMENTS = ("blank-line", "row", "file")
+DOCUMENTS = ("blank-line", "line", "row", "file")
 MAX_SHARD_TOKENS = 2**31
 
 
@@ -16,8 +16,8 @@ MAX_SHARD_TOKENS = 2**31
 class CorpusOptions:
     """The options of a build; the same words as on the command line.
 
-    document: what a document is: lines between blank lines, a row of a table (a line of a text file), or a whole file;
-        None means blank-line for text files and row for tables
+    document: what a document is: lines between blank lines, a row of a table (for a text file that is a line, and
+        "line" is another word for it), or a whole file; None means blank-line for text files and row for tables
     shard_tokens: a shard ends with the document that brings it to this many tokens
     """
 
@@ -33,6 +33,8 @@ class CorpusOptions:
     def __post_init__(self) -> None:
         if self.document is not None:
             choice(self.document, DOCUMENTS, "document")
+            if self.document == "line":  # one name, so that builds with either are the same build
+                object.__setattr__(self, "document", "row")
         choice(self.language, (AUTO, *LANGUAGES), "language")
         checked_encoding(self.encoding)
         if not 1 <= self.shard_tokens <= MAX_SHARD_TOKENS:

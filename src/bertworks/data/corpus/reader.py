@@ -37,6 +37,7 @@ from bertworks.errors import DataError, UsageError
 from bertworks.text.tokenizer import Tokenizer
 
 Ids = NDArray[Any]  # uint16 or uint32
+HOW_TO_BUILD = "make one: bertworks corpus build {files} --tokenizer {tokenizer} -o CORPUS"
 
 
 class Corpus:
@@ -185,12 +186,18 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
+    except NotADirectoryError:
+        how = HOW_TO_BUILD.format(files=directory, tokenizer="DIR")
+        raise DataError(f"is a file and no corpus; {how}", path=directory) from None
     except FileNotFoundError:
         if not directory.is_dir():
             unfinished = directory.with_name(directory.name + ".part").is_dir()
-            hint = "its build is not finished, run the same command again" if unfinished else "no such directory"
+            again = "its build is not finished; run the same `bertworks corpus build` command again"
+            hint = again if unfinished else "no such directory"
             raise DataError(hint, path=directory) from None
-        raise DataError(f"is no corpus: it has no {MANIFEST}", path=directory) from None
+        tokenizer = directory if (directory / "tokenizer.json").is_file() else "DIR"
+        how = HOW_TO_BUILD.format(files="FILES", tokenizer=tokenizer)
+        raise DataError(f"is no corpus: it has no {MANIFEST}; {how}", path=directory) from None
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
     except ValueError as error:

@@ -94,12 +94,13 @@ def share(source_lengths: NDArray[Any], numbers: Ints, *, rank: int, world: int,
     return np.split(numbers, inner)[rank::world]
 
 
-def split_documents(corpus: Corpus, held_out_tokens: int, seed: int = 0) -> tuple[Ints, Ints]:
+def split_documents(corpus: Corpus, held_out_tokens: int, seed: int = 0, *, at_least: int = 1) -> tuple[Ints, Ints]:
     """Documents to train on, and documents held out: ascending numbers, the same for the same corpus and seed.
 
     Held out are documents spread over the corpus by hash, in all at most `held_out_tokens` tokens and at most 5 % of the
-    corpus. Where every document is longer than that, it is the one that is nearest. A corpus of a single document, or
-    held_out_tokens = 0, leaves nothing to hold out: the second list is empty.
+    corpus. Where that would be fewer than `at_least` documents, it is so many whose length is nearest, but never more than
+    half of all. A corpus of a single document, or held_out_tokens = 0, leaves nothing to hold out: the second list is
+    empty.
     """
     lengths = corpus.document_lengths()
     limit = min(held_out_tokens, int(MAX_HELD_OUT * corpus.num_tokens))
@@ -109,8 +110,9 @@ def split_documents(corpus: Corpus, held_out_tokens: int, seed: int = 0) -> tupl
     order = draw.permutation(Stream.HELD_OUT, seed, 0, len(lengths))
     order = order[lengths[order] <= limit]
     held_out = order[: np.searchsorted(np.cumsum(lengths[order]), limit, side="right")]
-    if len(held_out) == 0:
-        held_out = np.array([np.abs(lengths - limit).argmin()])
+    at_least = min(at_least, len(lengths) // 2)
+    if len(held_out) < at_least:
+        held_out = np.argsort(np.abs(lengths - limit), kind="stable")[:at_least]
     is_held_out = np.zeros(len(lengths), np.bool_)
     is_held_out[held_out] = True
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

@@ -39,6 +39,7 @@ from bertworks.text.train.kernels import compiled
 
 KINDS = ("nsp", "sop")
 TRIES = 8
+INSTEAD = "give more documents, or train without pairs: --set objective.pairs=none"
 
 
 class SentencePairs:
@@ -91,9 +92,11 @@ class SentencePairs:
         document, first, count = _chunks(lengths, self._first_unit, wanted)
         self._document, self._first, self._count = document, first, count  # (n,) each
         if len(first) == 0:
-            raise DataError("no document has two sentences; sentence pairs cannot be made of this corpus")
+            raise DataError(f"no document has two sentences, of which sentence pairs are made; {INSTEAD}")
         if kind == "nsp" and len(self._flat.documents) < 2:
-            raise DataError("next sentence prediction needs texts from at least two documents, and there is one")
+            raise DataError(
+                f"next sentence prediction needs texts from at least two documents, and there is one; {INSTEAD}"
+            )
         tokens = self._unit_ends[first + count] - self._unit_ends[first]
         self.lengths: NDArray[np.int32] = (tokens + self.layout.num_special).astype(np.int32)  # (n,)
         self.num_tokens = int(self.lengths.sum(dtype=np.int64))

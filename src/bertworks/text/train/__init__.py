@@ -55,8 +55,13 @@ def train_tokenizer(
     word_counts = count_words(texts, options, workers=workers, max_words=max_words, progress=progress)
     learnt = learn(word_counts, options, progress=progress)
     if len(learnt.vocab) < options.vocab_size:
+        limit = None if options.algorithm == "byte-bpe" else options.limit_alphabet
+        was_limited = limit is not None and len(set().union(*word_counts)) > limit
         logger.warning(
-            "the text is too small for %d tokens: after %d no pair occurs often enough",
+            "%s for %d tokens: after %d no pair occurs often enough",
+            f"an alphabet of {limit} characters (--limit-alphabet) leaves too little of the text"
+            if was_limited
+            else "the text is too small",
             options.vocab_size,
             len(learnt.vocab),
         )

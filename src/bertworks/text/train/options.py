@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from bertworks.errors import UsageError, choice, did_you_mean
+from bertworks.errors import TokenizerError, UsageError, choice, did_you_mean
 
 ALGORITHMS = ("wordpiece", "bpe", "byte-bpe")
 FORMS = ("none", "nfc", "nfd", "nfkc", "nfkd")
+NUM_BYTES = 256  # all of them are in the alphabet of byte-bpe
 
 # Role (as in `special_tokens_map.json`) to token; ids follow the order in which the tokens are first named.
 FAMILIES: dict[str, dict[str, str]] = {
@@ -83,6 +84,11 @@ class TrainerOptions:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise UsageError(f"{name} must be a whole number of at least 1, not {value!r}")
+        if self.algorithm == "byte-bpe" and self.vocab_size < (needed := len(self.special_tokens) + NUM_BYTES):
+            raise TokenizerError(
+                f"a vocabulary of {self.vocab_size:,} is too small for byte-bpe: {len(self.special_tokens)} special "
+                f"tokens and {NUM_BYTES} bytes need {needed}; ask for more with --vocab-size"
+            )
 
     @property
     def roles(self) -> dict[str, str]:

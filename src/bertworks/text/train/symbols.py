@@ -80,7 +80,7 @@ def start_symbols(
         raise TokenizerError(
             f"a vocabulary of {vocab_size:,} is too small: {len(special_tokens)} special tokens and "
             f"{len(vocab) - len(special_tokens):,} characters (with their marked forms) need {len(vocab):,}; "
-            "ask for more, or limit the alphabet"
+            "ask for more with --vocab-size, or keep fewer characters with --limit-alphabet"
         )
     token_lengths = [0] * len(special_tokens) + [1] * (len(vocab) - len(special_tokens))
     kept = np.bincount(word_of, minlength=len(words)).astype(np.int32)  # (W,)

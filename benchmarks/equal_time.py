@@ -1,0 +1,279 @@
+"""The same minutes for both: our recipe `modern` against a BERT of the same shape trained by `transformers`' Trainer.
+
+    python -m benchmarks.equal_time --minutes 20 --seeds 3 [--size 4x256x4] [--write-docs]
+
+Same corpus, same tokenizer, same held-out documents, same threads, one after the other on an otherwise idle machine. The
+Trainer runs the usual masked-LM recipe: rows of 128 tokens joined and cut by `group_texts`, its MLM collator, batches of
+32 rows, AdamW, warm-up and linear decay over as many steps as fit the minutes (measured first, like ours). Its learning
+rate is the best of a few short trials (`--peer-learning-rates`), given beside its minutes.
+
+Judged alike: masked accuracy at 15 % on held-out text, and SST-2 after fine-tuning both with the same program,
+`transformers`' Trainer again, several seeds. What is finished is kept in benchmarks/.cache and not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import describe_machine
+from benchmarks.report import table, write_json
+from benchmarks.study import HELD_OUT_TOKENS, Variant, corpus_directory, judge, spread, train
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
+OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"
+LENGTH, BATCH_ROWS = 128, 32
+
+
+def silence() -> None:
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def rows_of(corpus_path: Path) -> np.ndarray:
+    """The training documents joined and cut into full rows, as `group_texts` does: int32 (rows, 128)."""
+    from bertworks.data.corpus import Corpus
+    from bertworks.data.pretraining import split_documents
+
+    corpus = Corpus.open(corpus_path)
+    tokenizer = corpus.tokenizer()
+    training, _ = split_documents(corpus, HELD_OUT_TOKENS)
+    edges = np.array([tokenizer.sep_id, tokenizer.cls_id])
+    joined = np.concatenate([np.append(corpus.document(int(number)), edges) for number in training])
+    count = len(joined) // LENGTH
+    return joined[: count * LENGTH].reshape(count, LENGTH).astype(np.int32)
+
+
+def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, rate: float, steps: int, seed: int) -> Any:
+    import transformers
+
+    silence()
+    layers, width, heads = map(int, size.split("x"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_path)
+    transformers.set_seed(seed)
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+    )
+
+    class Dataset:
+        def __len__(self) -> int:
+            return len(rows)
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            return {"input_ids": rows[index].astype(np.int64)}
+
+    arguments = transformers.TrainingArguments(
+        output_dir=str(CACHE / "trainer"),
+        per_device_train_batch_size=BATCH_ROWS,
+        max_steps=steps,
+        learning_rate=rate,
+        weight_decay=0.01,
+        warmup_steps=max(1, steps // 20),
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        seed=seed,
+        logging_steps=max(1, steps // 10),
+    )
+    return transformers.Trainer(
+        model=transformers.BertForMaskedLM(config),
+        args=arguments,
+        data_collator=transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15),
+        train_dataset=Dataset(),
+        processing_class=tokenizer,
+    )
+
+
+def train_peer(corpus: Path, size: str, seconds: float, rates: Sequence[float], output: Path) -> dict[str, Any]:
+    rows = rows_of(corpus)
+    tokenizer = corpus / "tokenizer"
+    peer_trainer(rows, tokenizer, size, rates[0], 2, 0).train()  # warm
+    started = time.perf_counter()
+    peer_trainer(rows, tokenizer, size, rates[0], 15, 0).train()
+    per_step = (time.perf_counter() - started) / 15
+    trials = {}
+    if len(rates) > 1:
+        for rate in rates:
+            trainer = peer_trainer(rows, tokenizer, size, rate, max(10, int(seconds / 10 / per_step)), 0)
+            trainer.train()
+            trials[rate] = trainer.state.log_history[-2]["loss"]
+    rate = min(trials, key=lambda one: trials[one]) if trials else rates[0]
+    steps = int(seconds / per_step)
+    trainer = peer_trainer(rows, tokenizer, size, rate, steps, 0)
+    started = time.perf_counter()
+    trainer.train()
+    taken = time.perf_counter() - started
+    trainer.save_model(str(output))
+    return {
+        "steps": steps,
+        "tokens": steps * BATCH_ROWS * LENGTH,
+        "seconds": taken,
+        "learning_rate": rate,
+        "trials": trials,
+    }
+
+
+def finetune(directory: Path, data: Path, seed: int, rate: float) -> float:
+    """SST-2 dev accuracy after three epochs of `transformers`' Trainer."""
+    import transformers
+
+    silence()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    transformers.set_seed(seed)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(directory, num_labels=2)
+    splits = []
+    for name in ("train", "dev"):
+        lines = (data / "sst2" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+        pairs = [line.rsplit("\t", 1) for line in lines]
+        splits.append(
+            [
+                {"input_ids": tokenizer(text, truncation=True, max_length=128)["input_ids"], "labels": int(label)}
+                for text, label in pairs
+                if label in "01"
+            ]
+        )
+    arguments = transformers.TrainingArguments(
+        output_dir=str(CACHE / "finetune"),
+        per_device_train_batch_size=32,
+        per_device_eval_batch_size=64,
+        num_train_epochs=3,
+        learning_rate=rate,
+        warmup_steps=60,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        seed=seed,
+    )
+    trainer = transformers.Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=splits[0],
+        eval_dataset=splits[1],
+        data_collator=transformers.DataCollatorWithPadding(tokenizer),
+        compute_metrics=lambda found: {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())},
+    )
+    trainer.train()
+    return float(trainer.evaluate()["eval_accuracy"])
+
+
+def render(report: dict[str, Any]) -> str:
+    rows = []
+    for name, entry in report["engines"].items():
+        judged, tuned = entry["judged"], entry.get("sst2_finetuned", {})
+        best = max(tuned.values(), key=statistics.mean) if tuned else []
+        rows.append(
+            [
+                name,
+                f"{entry['seconds'] / 60:.1f}",
+                f"{entry['tokens'] / 1e6:.2f}",
+                f"{judged['accuracy']:.1%}",
+                f"{judged['loss']:.3f}",
+                f"{judged['sst2']:.1%}",
+                spread(best, ".1%"),
+            ]
+        )
+    header = ["", "minutes", "million tokens", "masked accuracy", "loss", "SST-2, frozen", "SST-2, fine-tuned"]
+    machine = report["machine"]
+    conditions = (
+        f"{report['minutes']:g} minutes of pretraining each, shape {report['size']}, vocabulary 30,522, "
+        f"{machine['threads']} threads of {machine['processor']}, one after the other. Masked accuracy and loss: 15 % of "
+        "the tokens of held-out documents. Fine-tuned: three epochs by `transformers`' Trainer for both, the better of the "
+        f"learning rates {', '.join(report['finetune_rates'])} for each; mean and range over {report['seeds']} seeds."
+    )
+    return "\n".join(
+        [
+            "# Benchmark: equal time\n",
+            f"Written by `{report['command']}` on {machine['date'][:10]}; do not edit by hand.\n",
+            conditions + "\n",
+            table(header, rows) + "\n",
+        ]
+    )
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.equal_time", description="The same minutes for both.")
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--size", default="4x256x4")
+    parser.add_argument("--seeds", type=int, default=3, help="of fine-tuning (default 3)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--peer-learning-rates", type=float, nargs="+", default=[5e-4, 1e-3])
+    parser.add_argument("--finetune-rates", type=float, nargs="+", default=[1e-4, 3e-4])
+    parser.add_argument(
+        "--phases", nargs="+", choices=("ours", "theirs", "finetune"), default=["ours", "theirs", "finetune"]
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
+    )
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "equal_time.json")
+    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/equal_time.md")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    import torch
+
+    options = parse(arguments)
+    torch.set_num_threads(options.threads)
+    shown = sys.argv[1:] if arguments is None else list(arguments)
+    corpus = corpus_directory("en", options.data)
+    report: dict[str, Any] = {
+        "benchmark": "equal_time",
+        "command": shlex.join(["python", "-m", "benchmarks.equal_time", *shown]),
+        "machine": describe_machine(options.threads, ["bertworks", "torch", "transformers", "accelerate"]),
+        "minutes": options.minutes,
+        "size": options.size,
+        "seeds": options.seeds,
+        "finetune_rates": [f"{rate:g}" for rate in options.finetune_rates],
+        "engines": {},
+    }
+    if options.output.exists():
+        before = json.loads(options.output.read_text(encoding="utf-8"))
+        if all(before[key] == report[key] for key in ("minutes", "size")):
+            report["engines"] = before["engines"]
+    places = {OURS: CACHE / "ours", THEIRS: CACHE / "theirs"}
+    seconds = 60 * options.minutes
+    if "ours" in options.phases and OURS not in report["engines"]:
+        options.seconds = seconds
+        entry = train(Variant("modern", "modern"), corpus, places[OURS], options, 0)
+        report["engines"][OURS] = {**entry, "judged": judge(places[OURS], corpus, options.data)}
+        write_json(report, options.output)
+    if "theirs" in options.phases and THEIRS not in report["engines"]:
+        entry = train_peer(corpus, options.size, seconds, options.peer_learning_rates, places[THEIRS])
+        report["engines"][THEIRS] = {**entry, "judged": judge(places[THEIRS], corpus, options.data)}
+        write_json(report, options.output)
+    if "finetune" in options.phases:
+        for seed in range(options.seeds):
+            for name, place in places.items():
+                for rate in options.finetune_rates:
+                    known = report["engines"][name].setdefault("sst2_finetuned", {}).setdefault(f"{rate:g}", [])
+                    if len(known) == seed:
+                        known.append(finetune(place, options.data, seed, rate))
+                        print(f"{name}, seed {seed}, {rate:g}: {known[-1]:.4f}", file=sys.stderr, flush=True)
+                        write_json(report, options.output)
+    if options.write_docs:
+        page = ROOT / "docs" / "benchmarks" / "equal_time.md"
+        page.write_text(render(report), encoding="utf-8")
+    print(render(report))
+
+
+if __name__ == "__main__":
+    main()
