@@ -29,9 +29,9 @@ from typing import Any
 
 from benchmarks.embed import default_model
 from benchmarks.harness import describe_machine, summary
+from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.report import spread, table, write_json
 
-ROOT = Path(__file__).resolve().parent.parent
 OURS, THEIRS = "bertworks corpus build", "datasets.map + group_texts"
 BLOCK_SIZE = 512
 MEMORY_FILES = (2, 4, 8)
@@ -133,11 +133,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", action="store_true", help="also measure our peak memory at 50, 100 and 200 MB")
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
-    )
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "corpus.json")
-    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/corpus.md")
+    add_places(parser, "corpus")
     return parser.parse_args(arguments)
 
 
@@ -221,13 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(paths) < options.files:
         sys.exit(f"--files {options.files}: {options.data / 'corpus'} has only {len(paths)} files wiki-en-*.txt.xz")
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    shown = sys.argv[1:] if arguments is None else list(arguments)
     report: dict[str, Any] = {
         "benchmark": "corpus",
-        "command": shlex.join(["python", "-m", "benchmarks.corpus", *shown]),
+        "command": command_line("corpus", arguments),
         "machine": describe_machine(options.workers, ["bertworks", "tokie", "tokenizers", "datasets", "transformers"]),
         "rounds": options.rounds,
         "workers": options.workers,

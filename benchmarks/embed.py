@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import os
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -24,10 +22,10 @@ import numpy as np
 
 from benchmarks.embed_engines import make_tokenizer
 from benchmarks.harness import Workload, describe_machine, measure, measure_startup
+from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.process import Engine
 from benchmarks.report import render, write_json, write_page
 
-ROOT = Path(__file__).resolve().parent.parent
 ENGINES = ("bertworks", "sentence-transformers", "transformers", "onnxruntime", "ctranslate2")
 BASELINE = "sentence-transformers"
 WORKLOADS = ("short", "long", "single", "startup")
@@ -131,12 +129,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--model", type=Path, help="a sentence-transformers directory (default: all-MiniLM-L6-v2 as installed)"
     )
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
-    )
     parser.add_argument("--cache", type=Path, default=ROOT / "benchmarks" / ".cache", help="exports and conversions")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "embed.json")
-    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/embed.md")
+    add_places(parser, "embed")
     return parser.parse_args(arguments)
 
 
@@ -171,17 +165,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         title = "Latency: SST-2 sentences, one per call"
         workloads.append(workload("single", title, texts, [[text] for text in texts], None))
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     packages = ["bertworks", *ENGINES[1:], "tokenizers", "tokie", "torch", "numpy", "onnx"]
-    shown = sys.argv[1:] if arguments is None else list(arguments)
     report: dict[str, Any] = {
         "benchmark": "embed",
         "title": "sentence embeddings (all-MiniLM-L6-v2, mean pooling, fp32)"
         if alias
         else "sentence embeddings (mean pooling, fp32)",
-        "command": shlex.join(["python", "-m", "benchmarks.embed", *shown]),
+        "command": command_line("embed", arguments),
         "machine": describe_machine(options.threads, packages),
         "rounds": options.rounds,
         "model": {key: config[key] for key in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size")},

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shlex
 import statistics
 import sys
 import time
@@ -27,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import describe_machine
+from benchmarks.options import ROOT, add_places, command_line
 from benchmarks.report import table, write_json
 from benchmarks.study import HELD_OUT_TOKENS, Variant, corpus_directory, judge, spread, train
 
-ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
 OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"
 LENGTH, BATCH_ROWS = 128, 32
@@ -220,11 +218,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--phases", nargs="+", choices=("ours", "theirs", "finetune"), default=["ours", "theirs", "finetune"]
     )
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
-    )
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "equal_time.json")
-    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/equal_time.md")
+    add_places(parser, "equal_time")
     return parser.parse_args(arguments)
 
 
@@ -233,11 +227,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     options = parse(arguments)
     torch.set_num_threads(options.threads)
-    shown = sys.argv[1:] if arguments is None else list(arguments)
     corpus = corpus_directory("en", options.data)
     report: dict[str, Any] = {
         "benchmark": "equal_time",
-        "command": shlex.join(["python", "-m", "benchmarks.equal_time", *shown]),
+        "command": command_line("equal_time", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "torch", "transformers", "accelerate"]),
         "minutes": options.minutes,
         "size": options.size,

@@ -13,8 +13,6 @@ the vocabulary projection at the masked places only), for both alike.
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -25,11 +23,11 @@ import numpy as np
 
 from benchmarks.embed import default_model
 from benchmarks.harness import Workload, describe_machine, measure
+from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.process import Engine
 from benchmarks.report import render, write_json, write_page
 from benchmarks.tokenize import paragraphs
 
-ROOT = Path(__file__).resolve().parent.parent
 OURS, THEIRS = "bertworks", "transformers"
 MASKED_SHARE = 0.15
 LEARNING_RATE = 5e-4
@@ -173,11 +171,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=12, help="per pass (default 12)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
-    )
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "pretrain.json")
-    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/pretrain.md")
+    add_places(parser, "pretrain")
     return parser.parse_args(arguments)
 
 
@@ -185,7 +179,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     tokenizer = str(default_model())
     rows = rows_of_text(options.data, tokenizer, options.steps * options.batch_rows, options.length)
-    shown = sys.argv[1:] if arguments is None else list(arguments)
     settings = {"size": options.size, "batch_rows": options.batch_rows, "tokenizer": tokenizer}
     engines = [
         Engine(name=name, factory=f"benchmarks.pretrain:{name}_engine", options=settings) for name in (OURS, THEIRS)
@@ -212,12 +205,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         threads=options.threads,
         baseline=THEIRS,
         compare=keep,
-        say=lambda line: print(line, file=sys.stderr, flush=True),
+        say=say,
     )
     report: dict[str, Any] = {
         "benchmark": "pretrain",
         "title": "pretraining steps",
-        "command": shlex.join(["python", "-m", "benchmarks.pretrain", *shown]),
+        "command": command_line("pretrain", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "torch", "transformers", "accelerate"]),
         "rounds": options.rounds,
         "workloads": {workload.name: measured},

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import lzma
-import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Workload, describe_machine, measure
+from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.process import Engine
 from benchmarks.report import render, write_json, write_page
 
-ROOT = Path(__file__).resolve().parent.parent
 OURS, THEIRS = "bertworks", "tokenizers"
 LANGUAGES = {"English": "wiki-en-*", "Swedish": "novels-sv-*", "Chinese": "wiki-zh-*"}
 ALGORITHMS = ("wordpiece", "byte-bpe")
@@ -130,25 +128,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--vocab-size", type=int, default=30_000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
-    )
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "tokenize.json")
-    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/tokenize.md")
+    add_places(parser, "tokenize")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    shown = sys.argv[1:] if arguments is None else list(arguments)
     report: dict[str, Any] = {
         "benchmark": "tokenize",
         "title": "text to token ids",
-        "command": shlex.join(["python", "-m", "benchmarks.tokenize", *shown]),
+        "command": command_line("tokenize", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "tokie", "tokenizers", "numpy"]),
         "rounds": options.rounds,
         "workloads": {},

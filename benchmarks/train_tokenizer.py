@@ -14,18 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Workload, describe_machine, measure
+from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.process import Engine, EngineProcess
 from benchmarks.report import render, table, write_json, write_page
 
-ROOT = Path(__file__).resolve().parent.parent
 OURS, THEIRS = "bertworks", "tokenizers"
 ALGORITHMS = ("bpe", "byte-bpe", "wordpiece")
 MEMORY_FILES = (2, 4, 8)
@@ -130,11 +127,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", action="store_true", help="also measure peak memory at 50, 100 and 200 MB")
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
-    )
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "train_tokenizer.json")
-    parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/train_tokenizer.md")
+    add_places(parser, "train_tokenizer")
     return parser.parse_args(arguments)
 
 
@@ -149,14 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files, held_out = [str(path) for path in paths[: options.files]], str(paths[options.files])
     characters = sum(map(len, read(files)))
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    shown = sys.argv[1:] if arguments is None else list(arguments)
     report: dict[str, Any] = {
         "benchmark": "train_tokenizer",
         "title": f"training tokenizers with {options.vocab_size:,} tokens",
-        "command": shlex.join(["python", "-m", "benchmarks.train_tokenizer", *shown]),
+        "command": command_line("train_tokenizer", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "tokenizers", "numba", "numpy"]),
         "rounds": options.rounds,
         "workloads": {},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -82,9 +81,4 @@ def distill(
         seed=seed,
         device=device,
     )
-    follow(
-        options,
-        command=f"bertworks distill {shlex.quote(str(corpus))} -o {shlex.quote(str(output))}",
-        json=json,
-        quiet=quiet,
-    )
+    follow(options, json=json, quiet=quiet)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -88,9 +87,4 @@ def pretrain(
         seed=seed,
         device=device,
     )
-    follow(
-        options,
-        command=f"bertworks pretrain {shlex.quote(str(corpus))} -o {shlex.quote(str(output))}",
-        json=json,
-        quiet=quiet,
-    )
+    follow(options, json=json, quiet=quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import threading
 import time
@@ -54,7 +55,7 @@ def trackers(text: str | None) -> tuple[str, ...] | None:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name and name != "none")
 
 
-def follow(options: RunOptions, *, command: str, json: bool, quiet: bool) -> None:
+def follow(options: RunOptions, *, json: bool, quiet: bool) -> None:
     """Run, and tell what happens. A stop by the user saves first and says how to go on."""
     from bertworks.train import run
     from bertworks.train.figures import beats, in_words, steps
@@ -77,6 +78,7 @@ def follow(options: RunOptions, *, command: str, json: bool, quiet: bool) -> Non
             elif isinstance(event, run.Stepped):
                 progress.show(event)
             elif isinstance(event, run.Stopped):
+                command = shlex.join(["bertworks", options.command, str(options.corpus), "-o", str(options.output)])
                 raise StoppedError(
                     f"step {event.step:,} of {event.total_steps:,} is saved; continue with: {command} --resume"
                 )
