@@ -285,7 +285,7 @@ def test_variational_dropout_drops_the_same_features_at_every_step() -> None:
     time_major = TimeMajor.of(layout, torch.device("cpu"))
     torch.manual_seed(3)
     kept = stack._dropout(torch.ones(layout.total, 50), time_major)[time_major.inverse]  # flat order again
-    assert kept.unique().tolist() == pytest.approx([0.0, 1 / 0.6])
+    assert kept.unique().tolist() == pytest.approx([0.0, 1 / 0.6], rel=1e-4)
     masks = []
     for start, length in zip(layout.starts, layout.lengths, strict=True):
         if length:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from bertworks.models.config import HeadConfig
 from bertworks.nn.activations import ACTIVATIONS
+from bertworks.nn.dropout import Dropout
 
 
 class Transform(nn.Module):
@@ -65,7 +66,7 @@ class Head(nn.Module):
                 eps=config.norm_eps,
                 norm_bias=config.norm_bias,
             )
-        self.dropout = nn.Dropout(config.dropout_prob)
+        self.dropout = Dropout(config.dropout_prob)
         self.output: nn.Linear | None = None
         self.output_bias: nn.Parameter | None = None
         if not config.tied:

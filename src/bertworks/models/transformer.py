@@ -19,6 +19,7 @@ from bertworks.models.config import EmbeddingConfig, PositionConfig, Transformer
 from bertworks.nn.attention import Plan, make_plan
 from bertworks.nn.blocks import Block, Sight
 from bertworks.nn.cache import KeyValueCache
+from bertworks.nn.dropout import Dropout
 from bertworks.nn.packed import Layout, Packed, Rows
 from bertworks.nn.positions import RelativeBuckets, RelativeKeys, SinusoidalPositions, rotary_angles
 
@@ -81,7 +82,7 @@ class Embeddings(nn.Module):
         self.segments = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
         self.tasks = nn.Embedding(config.task_vocab_size, size) if config.task_vocab_size else None
         self.norm = nn.LayerNorm(size, eps=eps, bias=norm_bias) if config.norm else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.project = nn.Linear(size, hidden_size) if config.size is not None else None
 
     def forward(self, batch: Packed, positions: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertworks.nn.cache import LayerCache
+from bertworks.nn.dropout import drop
 from bertworks.nn.packed import Layout, Rows, Span, spans
 from bertworks.nn.positions import RelativeBuckets, RelativeKeys, rotate
 
@@ -44,8 +45,7 @@ def attend_explicit(
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     weights = torch.softmax(scores, dim=-1)  # (n, N, Lq, Lk)
-    dropped = F.dropout(weights, dropout) if dropout > 0.0 else weights
-    context = torch.bmm(dropped.flatten(0, 1), flat[2])
+    context = torch.bmm(drop(weights, dropout).flatten(0, 1), flat[2])
     return context.unflatten(0, (n, heads)), weights
 
 
@@ -246,8 +246,9 @@ class MultiHeadAttention(nn.Module):
             bias = scores if bias is None else bias + scores
             causal = False
         dropout = self.dropout if self.training else 0.0
-        short = keys.shape[2] < EXPLICIT_BELOW and queries.device.type == "cpu"
-        if weights is not None or short:
+        # With dropout there is no fused CPU kernel: PyTorch would do the same products with a slower dropout.
+        explicit = queries.device.type == "cpu" and (keys.shape[2] < EXPLICIT_BELOW or dropout > 0.0)
+        if weights is not None or explicit:
             context, probabilities = attend_explicit(
                 queries, keys, values, scale=self.scale, bias=bias, dropout=dropout
             )

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertworks.nn.activations import ACTIVATIONS, apply_in_place
 from bertworks.nn.attention import MultiHeadAttention, Plan
 from bertworks.nn.cache import LayerCache
+from bertworks.nn.dropout import drop
 from bertworks.nn.packed import Rows
 from bertworks.nn.positions import RelativeKeys
 
@@ -150,7 +150,7 @@ class Block(nn.Module):
     def _add(self, x: Tensor, change: Tensor) -> Tensor:
         """x + change; `change` is this block's own, so without gradients its memory is used again."""
         if self.training and self.dropout > 0.0:
-            change = F.dropout(change, self.dropout)
+            change = drop(change, self.dropout)
         reuse = (
             not torch.is_grad_enabled() and change.dtype == x.dtype
         )  # autocast makes changes narrower than the stream

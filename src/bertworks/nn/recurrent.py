@@ -48,6 +48,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
 from bertworks.errors import UsageError, choice
+from bertworks.nn.dropout import drop
 from bertworks.nn.packed import Layout
 
 CELLS = ("rnn", "lstm", "gru")
@@ -294,8 +295,8 @@ class Recurrent(nn.Module):
         if not self.training or self.dropout_prob == 0.0:
             return rows
         if not self.variational_dropout:
-            return functional.dropout(rows, self.dropout_prob)
-        kept = functional.dropout(rows.new_ones(len(time_major.order), rows.shape[1]), self.dropout_prob)  # (B', D * P)
+            return drop(rows, self.dropout_prob)
+        kept = drop(rows.new_ones(len(time_major.order), rows.shape[1]), self.dropout_prob)  # (B', D * P)
         return rows * kept[time_major.rank]
 
     def _check_state(self, state: RecurrentState, layout: Layout) -> None:
