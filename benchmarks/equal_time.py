@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.harness import describe_machine
 from benchmarks.options import ROOT, add_places, command_line
 from benchmarks.report import table, write_json
-from benchmarks.study import HELD_OUT_TOKENS, Variant, corpus_directory, judge, spread, train
+from benchmarks.study import HELD_OUT_TOKENS, Variant, corpus_directory, judge, spread, sst2_rows, train
 
 CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
 OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"
@@ -139,15 +139,9 @@ def finetune(directory: Path, data: Path, seed: int, rate: float) -> float:
     model = transformers.AutoModelForSequenceClassification.from_pretrained(directory, num_labels=2)
     splits = []
     for name in ("train", "dev"):
-        lines = (data / "sst2" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
-        pairs = [line.rsplit("\t", 1) for line in lines]
-        splits.append(
-            [
-                {"input_ids": tokenizer(text, truncation=True, max_length=128)["input_ids"], "labels": int(label)}
-                for text, label in pairs
-                if label in "01"
-            ]
-        )
+        texts, labels = sst2_rows(data, name)
+        ids = tokenizer(texts, truncation=True, max_length=128)["input_ids"]
+        splits.append([{"input_ids": row, "labels": label} for row, label in zip(ids, labels, strict=True)])
     arguments = transformers.TrainingArguments(
         output_dir=str(CACHE / "finetune"),
         per_device_train_batch_size=32,

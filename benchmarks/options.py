@@ -12,10 +12,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def add_places(parser: argparse.ArgumentParser, name: str) -> None:
-    """`--data`, `--output` and `--write-docs` of the benchmark `name`."""
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """`--data`, the folder of the datasets."""
     data = Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
     parser.add_argument("--data", type=Path, default=data)
+
+
+def add_places(parser: argparse.ArgumentParser, name: str) -> None:
+    """`--data`, `--output` and `--write-docs` of the benchmark `name`."""
+    add_data(parser)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / f"{name}.json")
     parser.add_argument("--write-docs", action="store_true", help=f"also write docs/benchmarks/{name}.md")
 

@@ -54,17 +54,20 @@ def bertworks_engine(threads: int, size: str, batch_rows: int, tokenizer: str) -
     import torch
 
     from bertworks.data.pretraining import Masker, MaskingConfig, Sequences, share
-    from bertworks.hub.families import FAMILIES
     from bertworks.models.model import Model
-    from bertworks.objectives import Batch, MaskedLM
+    from bertworks.objectives.base import Batch
+    from bertworks.objectives.masked_lm import MaskedLM
     from bertworks.text import Tokenizer
-    from bertworks.train import OptimizerConfig, TrainConfig
+    from bertworks.train.architecture import ModelSection, new_config
+    from bertworks.train.config import OptimizerConfig, TrainConfig
+    from bertworks.train.feed import MICRO_TOKENS
     from bertworks.train.loop import train
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model = Model(FAMILIES["bert"].read_config(bert_config(size), {}))
-    objective = MaskedLM(Masker(MaskingConfig(rate=MASKED_SHARE), Tokenizer.from_directory(tokenizer), seed=0))
+    words = Tokenizer.from_directory(tokenizer)
+    model = Model(new_config(ModelSection(family="bert", size=size), words, ("mlm",)))
+    objective = MaskedLM(Masker(MaskingConfig(rate=MASKED_SHARE), words, seed=0))
 
     class FixedRows:
         """The rows as they are, in order."""
@@ -75,7 +78,7 @@ def bertworks_engine(threads: int, size: str, batch_rows: int, tokenizer: str) -
         def micro_batches(self, step: int, *, rank: int, world: int) -> list[Batch]:
             numbers = np.arange(step * batch_rows, (step + 1) * batch_rows)
             lengths = np.full(len(self.rows), self.rows.shape[1])
-            parts = share(lengths, numbers, rank=rank, world=world, micro_tokens=config.micro_tokens)
+            parts = share(lengths, numbers, rank=rank, world=world, micro_tokens=MICRO_TOKENS["cpu"])
             return [objective.prepare(self.sequences(part), 0.0) for part in parts]
 
         def sequences(self, numbers: np.ndarray) -> Sequences:

@@ -2,24 +2,25 @@
 
     python -m benchmarks.study modern --seconds 180 --seeds 2 [--size 4x256x4] [--write-docs]
     python -m benchmarks.study roberta | ernie | recipes …
+    python -m benchmarks.study distill --teacher DIR …
 
-A study is a table of variants: a recipe and the settings that differ. Every run gets the same wall-clock budget, which
-it turns into steps itself, and is judged in the same way whatever it was trained on:
+A study is a table of variants: a recipe and the settings that differ. Every run gets the same time (`--seconds`, which it
+turns into steps itself) or sees the same number of tokens (`--tokens`, which does not depend on what else the machine
+does), and is judged in the same way whatever it was trained on:
 
     accuracy, loss   masked tokens (15 %) of held-out documents in pieces of 128 tokens
     bits a byte      the loss over the bytes of the masked text, which compares tokenizers too
     SST-2            dev accuracy of a logistic regression on the frozen mean-pooled last layer
 
-Runs that are already in the JSON file are not repeated, so that a study can be done in pieces. Nothing else should run
-on the machine meanwhile; the processor time a run really got is in the JSON file.
+Runs that are already in the JSON file are not repeated, so that a study can be done in pieces. With `--seconds` nothing
+else should run on the same cores; the processor time a run really got is in the JSON file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import shlex
+import lzma
 import shutil
 import statistics
 import sys
@@ -32,9 +33,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import describe_machine
+from benchmarks.options import ROOT, add_data, command_line, say
 from benchmarks.report import table, write_json
 
-ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "benchmarks" / ".cache" / "study"
 LENGTH = 128
 HELD_OUT_TOKENS = 131_072
@@ -49,6 +50,9 @@ class TextCorpus:
     algorithm: str = "wordpiece"
     vocab_size: int = 30_522
     options: tuple[str, ...] = ()
+    characters: int | None = None
+    """Only so much of the beginning."""
+    held_out: int = HELD_OUT_TOKENS
 
 
 ENGLISH = ("wiki-en-00", "wiki-en-01", "wiki-en-02", "wiki-en-03", "wiki-en-04", "novels-en-00", "reviews-en-00")
@@ -56,6 +60,7 @@ SAMPLE = ("wiki-en-00", "wiki-en-01", "novels-en-00", "reviews-en-00")
 CORPORA = {
     "en": TextCorpus(ENGLISH, SAMPLE),
     "en-8k": TextCorpus(ENGLISH, SAMPLE, vocab_size=8192),
+    "en-8k-part": TextCorpus(("wiki-en-07",), SAMPLE, vocab_size=8192, characters=400_000, held_out=32_768),
     "en-bytes": TextCorpus(ENGLISH, SAMPLE, "byte-bpe"),
     "zh": TextCorpus(("wiki-zh-00", "wiki-zh-01"), ("wiki-zh-00",), vocab_size=12_000),
     "sv": TextCorpus(("novels-sv-00",), ("novels-sv-00",), vocab_size=16_384, options=("--keep-accents",)),
@@ -70,6 +75,8 @@ class Variant:
     recipe: str
     settings: tuple[str, ...] = ()
     corpus: str = "en"
+    taught: bool = False
+    """A student of `--teacher`."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,10 @@ PLAIN = (
 )
 ROBERTA = Study(
     "RoBERTa's five changes to BERT, one at a time",
-    "The first row is BERT's way at this size; each further row changes one thing as RoBERTa did. Budgets are equal in time.",
+    "The first row is BERT's way at this size; each further row changes one thing as RoBERTa did. In so short a training no "
+    "text is seen twice, and masks that are drawn once or anew cannot differ but by chance: that row shows how large chance "
+    "is. The last two rows are therefore of a corpus so small that it is read about four times; it has held-out text of its "
+    "own, and they compare with each other only.",
     (
         Variant(
             "BERT's choices: static masks, NSP, 128 tokens, 8,192 pieces, batches of 4,096 tokens",
@@ -145,6 +155,8 @@ ROBERTA = Study(
             ("data.sequence_length=512", "train.batch_tokens=16384", "train.optimizer.learning_rate=2e-3"),
             "en-bytes",
         ),
+        Variant("small corpus, static masks", "bert", (*PLAIN, "objective.masking.copies=1"), "en-8k-part"),
+        Variant("small corpus, dynamic masks", "bert", (*PLAIN, "objective.masking.copies=none"), "en-8k-part"),
     ),
 )
 LEXICON = "objective.lexicon={titles-zh}"
@@ -168,18 +180,39 @@ ERNIE = Study(
         ),
     ),
 )
+SMALL = ("train.batch_tokens=4096", "train.optimizer.learning_rate=1e-3")
 RECIPES = Study(
     "every recipe on real text",
-    "Each recipe as it is at this size and budget; held-out figures of its own losses before and after.",
+    "Each recipe with batches of 4,096 tokens and a learning rate of 0.001, as its default ones are for larger budgets; "
+    "its own figures on held-out text, at the start and at the end.",
     (
-        *(Variant(name, name) for name in ("bert", "albert", "electra", "modern")),
-        Variant("roberta", "roberta", corpus="en-bytes"),
-        Variant("gpt", "gpt", corpus="en-bytes"),
-        Variant("ernie", "ernie", (LEXICON,), "zh"),
-        Variant("modern, Swedish", "modern", corpus="sv"),
+        *(Variant(name, name, SMALL) for name in ("bert", "albert", "electra", "modern")),
+        Variant("roberta", "roberta", SMALL, "en-bytes"),
+        Variant("gpt", "gpt", SMALL, "en-bytes"),
+        Variant("ernie, Chinese", "ernie", (*SMALL, LEXICON), "zh"),
+        Variant("modern, Swedish", "modern", SMALL, "sv"),
     ),
 )
-STUDIES = {"modern": MODERN, "roberta": ROBERTA, "ernie": ERNIE, "recipes": RECIPES}
+STUDENT = (
+    "model.size=half",
+    "train.batch_tokens=4096",
+    "train.optimizer.learning_rate=1e-3",
+)
+DISTILL = Study(
+    "a student with and without its teacher",
+    "The teacher is a `modern` model of this size that was pretrained for twenty minutes; every student has half its layers.",
+    (
+        Variant("DistilBERT's three losses: soft targets, masked tokens, cosine", "distill", STUDENT, taught=True),
+        Variant(
+            "the same student, masked tokens alone",
+            "distill",
+            (*STUDENT, "objective.soft_weight=0", "objective.cosine_weight=0"),
+            taught=True,
+        ),
+        Variant("`modern` of the student's shape, from nothing", "modern", ("model.size=2x256x4",)),
+    ),
+)
+STUDIES = {"modern": MODERN, "roberta": ROBERTA, "ernie": ERNIE, "recipes": RECIPES, "distill": DISTILL}
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -191,7 +224,7 @@ def corpus_directory(name: str, data: Path) -> Path:
 
     wanted, place = CORPORA[name], CACHE / "corpora" / name
     if not (place / "manifest.json").exists():
-        tokenizer = CACHE / "tokenizers" / name
+        tokenizer = CACHE / "tokenizers" / name.removesuffix("-part")
         place.parent.mkdir(parents=True, exist_ok=True)
 
         def paths(names: Iterable[str]) -> list[str]:
@@ -200,8 +233,19 @@ def corpus_directory(name: str, data: Path) -> Path:
         if not (tokenizer / "tokenizer.json").exists():
             size = ["--algorithm", wanted.algorithm, "--vocab-size", str(wanted.vocab_size), *wanted.options]
             run(bertworks, ["tokenizer", "train", *paths(wanted.training_files), *size, "-o", str(tokenizer), "-q"])
-        run(bertworks, ["corpus", "build", *paths(wanted.files), "--tokenizer", str(tokenizer), "-o", str(place), "-q"])
+        files = paths(wanted.files)
+        if wanted.characters is not None:
+            files = [str(beginning(Path(file), wanted.characters)) for file in files]
+        run(bertworks, ["corpus", "build", *files, "--tokenizer", str(tokenizer), "-o", str(place), "-q"])
     return place
+
+
+def beginning(file: Path, characters: int) -> Path:
+    """A file with the first `characters` of a compressed one."""
+    part = CACHE / f"{file.name.removesuffix('.txt.xz')}-{characters}.txt"
+    with lzma.open(file, "rt", encoding="utf-8") as source:
+        part.write_text(source.read(characters), encoding="utf-8")
+    return part
 
 
 def run(command: Any, arguments: list[str]) -> None:
@@ -212,38 +256,63 @@ def run(command: Any, arguments: list[str]) -> None:
 
 def train(variant: Variant, corpus: Path, output: Path, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One run; its own figures, and what it cost."""
-    from bertworks.train.run import Finished, Note, Planned, RunOptions, pretrain
-
     titles = str(options.data / "corpus" / "titles-zh.txt.xz")
-    settings = [setting.replace("{titles-zh}", titles) for setting in variant.settings]
-    settings += [
-        f"data.held_out_tokens={HELD_OUT_TOKENS}",
+    settings = [
+        f"data.held_out_tokens={CORPORA[variant.corpus].held_out}",
         f"model.size={options.size}",
         "train.evaluation.steps=1000000",
+        "train.checkpoint_minutes=none",
+        *(setting.replace("{titles-zh}", titles) for setting in variant.settings),
     ]
-    settings += ["train.checkpoint_minutes=none"]
     started, processor = time.perf_counter(), time.process_time()
-    result: dict[str, Any] = {}
-    asked = RunOptions(
+    result = run_to_end(
+        command="distill" if variant.taught else "pretrain",
         corpus=corpus,
         output=output,
-        recipe=variant.recipe,
+        recipe=None if variant.taught else variant.recipe,
+        teacher=str(options.teacher) if variant.taught else None,
         settings=tuple(settings),
-        budget=options.seconds,
+        budget=None if options.tokens else options.seconds,
+        steps=options.tokens // batch_tokens(variant) if options.tokens else None,
         seed=seed,
         overwrite=True,
         track=(),
     )
-    for event in pretrain(asked):
-        match event:
-            case Note(text=text):
-                print(f"  {text}", file=sys.stderr, flush=True)
-            case Planned(plan=plan):
-                result |= {"steps": plan.steps, "tokens": plan.tokens}
-            case Finished(metrics=metrics, seconds=seconds):
-                result |= {"metrics": dict(metrics), "seconds": seconds}
     wall = time.perf_counter() - started
     return {**result, "wall_seconds": wall, "processor_share": (time.process_time() - processor) / wall}
+
+
+def batch_tokens(variant: Variant) -> int:
+    """Tokens in a step of the variant."""
+    from bertworks.config import override
+    from bertworks.train.recipes import load_recipe
+
+    settings = [setting for setting in variant.settings if setting.startswith("train.batch_tokens=")]
+    return override(load_recipe(variant.recipe), settings).train.batch_tokens
+
+
+def run_to_end(**options: Any) -> dict[str, Any]:
+    """A run of `pretrain` or `distill` with these `RunOptions`; what it planned and reached."""
+    from bertworks.train.run import Finished, Note, Planned, RunOptions, pretrain
+
+    result: dict[str, Any] = {}
+    for event in pretrain(RunOptions(**options)):
+        match event:
+            case Note(text=text):
+                say(f"  {text}")
+            case Planned(plan=plan):
+                result |= {"steps": plan.steps, "tokens": plan.tokens}
+            case Finished(directory=directory, metrics=metrics, seconds=seconds):
+                result |= {"metrics": dict(metrics), "seconds": seconds, "first_metrics": first_metrics(directory)}
+    return result
+
+
+def first_metrics(run: Path) -> dict[str, float]:
+    """The figures on held-out text before the first step."""
+    from bertworks.train.log import HELD_OUT, read_metrics
+
+    first = read_metrics(run)[0]
+    return {name.removeprefix(HELD_OUT): value for name, value in first.items() if name.startswith(HELD_OUT)}
 
 
 def judge(directory: Path, corpus_path: Path, data: Path) -> dict[str, float]:
@@ -253,7 +322,7 @@ def judge(directory: Path, corpus_path: Path, data: Path) -> dict[str, float]:
     from bertworks import hub
     from bertworks.data.corpus import Corpus
     from bertworks.data.pretraining import Lexicon, Masker, MaskingConfig, SinglePieces, split_documents
-    from bertworks.objectives import MaskedLM
+    from bertworks.objectives.masked_lm import MaskedLM
     from bertworks.train.feed import evaluation_batches
 
     loaded = hub.load(directory)
@@ -262,7 +331,7 @@ def judge(directory: Path, corpus_path: Path, data: Path) -> dict[str, float]:
     tokenizer = corpus.tokenizer()
     model = loaded.model.eval()
     if "mlm" in model.heads:
-        _, held_out = split_documents(corpus, HELD_OUT_TOKENS)
+        _, held_out = split_documents(corpus, CORPORA[corpus_path.name].held_out)
         source = SinglePieces(corpus, tokenizer, LENGTH, documents=held_out)
         maskings: dict[str, tuple[MaskingConfig, Any]] = {"": (MaskingConfig(rate=0.15, copies=1), None)}
         if corpus_path.name == "zh":
@@ -285,6 +354,13 @@ def judge(directory: Path, corpus_path: Path, data: Path) -> dict[str, float]:
     return found
 
 
+def sst2_rows(data: Path, name: str) -> tuple[list[str], list[int]]:
+    """The texts and labels of `train` or `dev`."""
+    lines = (data / "sst2" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.rsplit("\t", 1) for line in lines]
+    return [text for text, _ in rows], [int(label) for _, label in rows]
+
+
 def sst2(directory: Path, data: Path) -> float:
     """Dev accuracy of a logistic regression on frozen vectors."""
     from sklearn.linear_model import LogisticRegression
@@ -295,10 +371,8 @@ def sst2(directory: Path, data: Path) -> float:
     model = bertworks.load(str(directory))
     splits = []
     for name in ("train", "dev"):
-        lines = (data / "sst2" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
-        rows = [line.rsplit("\t", 1) for line in lines if "\t" in line]
-        rows = [row for row in rows if row[1] in ("0", "1")]
-        splits.append((model.embed([text for text, _ in rows], pooling="mean"), [label for _, label in rows]))
+        texts, labels = sst2_rows(data, name)
+        splits.append((model.embed(texts, pooling="mean"), labels))
     scaler = StandardScaler().fit(splits[0][0])
     head = LogisticRegression(max_iter=2000, C=0.1).fit(scaler.transform(splits[0][0]), splits[0][1])
     return float(head.score(scaler.transform(splits[1][0]), splits[1][1]))
@@ -316,6 +390,8 @@ COLUMNS = {
 
 
 def render(report: dict[str, Any]) -> str:
+    from bertworks.train.figures import shown, words
+
     rows = []
     runs: dict[str, list[dict[str, Any]]] = {}
     for entry in report["runs"]:
@@ -328,7 +404,11 @@ def render(report: dict[str, Any]) -> str:
             values = [entry["judged"][key] for entry in entries if key in entry["judged"]]
             cells.append(spread(values, COLUMNS[key][1]))
         if own:
-            cells.append(", ".join(f"{key} {value:.4g}" for key, value in entries[0]["metrics"].items()))
+            before = entries[0]["first_metrics"]
+            figures = entries[0]["metrics"].items()
+            cells.append(
+                ", ".join(f"{words(key)} {shown(key, before[key])} → {shown(key, value)}" for key, value in figures)
+            )
         rows.append(cells)
     header = [
         "",
@@ -338,8 +418,9 @@ def render(report: dict[str, Any]) -> str:
         *(["its own figures"] if own else []),
     ]
     machine = report["machine"]
+    budget = f"{report['tokens']:,} tokens" if report["tokens"] else f"{report['seconds']:.0f} seconds"
     conditions = (
-        f"{report['seconds']:.0f} seconds a run, {report['seeds']} seeds (mean, and the range in brackets), size "
+        f"{budget} a run, {report['seeds']} seeds (mean, and the range in brackets), size "
         f"{report['size']}, {machine['threads']} threads of {machine['processor']}."
     )
     return "\n".join(
@@ -365,16 +446,19 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--seconds", type=float, default=180.0, help="a run (default 180)")
+    parser.add_argument("--tokens", type=int, help="a run sees, instead of --seconds")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--size", default="4x256x4")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only the variants whose names start so")
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("BERTWORKS_DATA", ROOT.parent / "shared" / "data"))
-    )
+    parser.add_argument("--teacher", type=Path, metavar="DIR", help="of the study `distill`")
+    add_data(parser)
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/study_STUDY.json")
     parser.add_argument("--write-docs", action="store_true", help="also write docs/benchmarks/study_STUDY.md")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.study == "distill" and options.teacher is None:
+        parser.error("the study `distill` needs --teacher, a directory that `pretrain` or `equal_time` made")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -384,21 +468,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     study = STUDIES[options.study]
     path = options.output or ROOT / "benchmarks" / "results" / f"study_{options.study}.json"
-    shown = sys.argv[1:] if arguments is None else list(arguments)
     report: dict[str, Any] = {
         "study": options.study,
         "title": study.title,
         "about": study.about,
-        "command": shlex.join(["python", "-m", "benchmarks.study", *shown]),
+        "command": command_line("study", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "torch", "numpy"]),
-        "seconds": options.seconds,
+        "seconds": None if options.tokens else options.seconds,
+        "tokens": options.tokens,
         "seeds": options.seeds,
         "size": options.size,
         "runs": [],
     }
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
-        if all(before[key] == report[key] for key in ("seconds", "size")):
+        if all(before[key] == report[key] for key in ("seconds", "tokens", "size")):
             report["runs"] = before["runs"]
     done = {(entry["variant"], entry["seed"]) for entry in report["runs"]}
     for seed in range(options.seeds):
@@ -407,7 +491,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             if options.only and not any(variant.name.startswith(start) for start in options.only):
                 continue
-            print(f"{variant.name}, seed {seed}", file=sys.stderr, flush=True)
+            say(f"{variant.name}, seed {seed}")
             corpus = corpus_directory(variant.corpus, options.data)
             output = CACHE / "run"
             shutil.rmtree(output, ignore_errors=True)
@@ -415,7 +499,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             judged = judge(output, corpus, options.data)
             entry = {"variant": variant.name, "seed": seed, "settings": variant.settings, **entry, "judged": judged}
             report["runs"].append(entry)
-            print(f"  {judged} {entry['metrics']} {entry['steps']} steps", file=sys.stderr, flush=True)
+            say(f"  {judged} {entry['metrics']} {entry['steps']} steps")
             write_json(report, path)
     if options.write_docs:
         page = ROOT / "docs" / "benchmarks" / f"study_{options.study}.md"
