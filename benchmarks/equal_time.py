@@ -8,15 +8,13 @@ Trainer runs the usual masked-LM recipe: rows of 128 tokens joined and cut by `g
 rate is the best of a few short trials (`--peer-learning-rates`), given beside its minutes.
 
 Judged alike: masked accuracy at 15 % on held-out text, and SST-2 after fine-tuning both with the same program,
-`transformers`' Trainer again, several seeds. What is finished is kept in benchmarks/.cache and not repeated.
+`bertworks finetune`, several seeds. What is finished is kept in benchmarks/.cache and not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import describe_machine
-from benchmarks.options import ROOT, add_places, command_line
+from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.report import table, write_json
-from benchmarks.study import HELD_OUT_TOKENS, Variant, corpus_directory, judge, spread, sst2_rows, train
+from benchmarks.study import HELD_OUT_TOKENS, Variant, corpus_directory, judge, spread, train
 
 CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
 OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"
@@ -130,48 +128,35 @@ def train_peer(corpus: Path, size: str, seconds: float, rates: Sequence[float], 
 
 
 def finetune(directory: Path, data: Path, seed: int, rate: float) -> float:
-    """SST-2 dev accuracy after three epochs of `transformers`' Trainer."""
-    import transformers
+    """SST-2 dev accuracy after three epochs."""
+    from bertworks import hub
+    from bertworks.config import override
+    from bertworks.data.labelled import read
+    from bertworks.finetune.defaults import suited
+    from bertworks.finetune.events import Fitted
+    from bertworks.finetune.fit import TrainingData, fit
+    from bertworks.tasks import for_examples
+    from bertworks.tasks.run import evaluate_model
 
-    silence()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
-    transformers.set_seed(seed)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(directory, num_labels=2)
-    splits = []
-    for name in ("train", "dev"):
-        texts, labels = sst2_rows(data, name)
-        ids = tokenizer(texts, truncation=True, max_length=128)["input_ids"]
-        splits.append([{"input_ids": row, "labels": label} for row, label in zip(ids, labels, strict=True)])
-    arguments = transformers.TrainingArguments(
-        output_dir=str(CACHE / "finetune"),
-        per_device_train_batch_size=32,
-        per_device_eval_batch_size=64,
-        num_train_epochs=3,
-        learning_rate=rate,
-        warmup_steps=60,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        seed=seed,
-    )
-    trainer = transformers.Trainer(
-        model=model,
-        args=arguments,
-        train_dataset=splits[0],
-        eval_dataset=splits[1],
-        data_collator=transformers.DataCollatorWithPadding(tokenizer),
-        compute_metrics=lambda found: {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())},
-    )
-    trainer.train()
-    return float(trainer.evaluate()["eval_accuracy"])
+    train, dev = (read(data / "sst2" / f"{name}.tsv", "classify").examples for name in ("train", "dev"))
+    loaded, task = hub.load(directory), for_examples("classify", train)
+    config = override(suited(task, len(train), loaded.model), [f"train.optimizer.learning_rate={rate}"])
+    *_, last = fit(task, TrainingData(train, window=LENGTH), loaded.model, loaded.tokenizer, config, seed=seed)
+    assert isinstance(last, Fitted)
+    evaluated = evaluate_model(last.task, last.model, dev, tokenizer=last.tokenizer, window=LENGTH)
+    return float(evaluated.figures["accuracy"])
+
+
+def best_rate(tuned: dict[str, list[float]]) -> str:
+    """The learning rate that did best with the first seed."""
+    return max(tuned, key=lambda rate: tuned[rate][0])
 
 
 def render(report: dict[str, Any]) -> str:
     rows = []
     for name, entry in report["engines"].items():
         judged, tuned = entry["judged"], entry.get("sst2_finetuned", {})
-        best = max(tuned.values(), key=statistics.mean) if tuned else []
+        best = tuned[best_rate(tuned)] if tuned else []
         rows.append(
             [
                 name,
@@ -183,13 +168,18 @@ def render(report: dict[str, Any]) -> str:
                 spread(best, ".1%"),
             ]
         )
+    counts = [
+        len(rates[best_rate(rates)]) for entry in report["engines"].values() if (rates := entry.get("sst2_finetuned"))
+    ]
+    seeds = min(counts, default=0)
     header = ["", "minutes", "million tokens", "masked accuracy", "loss", "SST-2, frozen", "SST-2, fine-tuned"]
     machine = report["machine"]
     conditions = (
         f"{report['minutes']:g} minutes of pretraining each, shape {report['size']}, vocabulary 30,522, "
         f"{machine['threads']} threads of {machine['processor']}, one after the other. Masked accuracy and loss: 15 % of "
-        "the tokens of held-out documents. Fine-tuned: three epochs by `transformers`' Trainer for both, the better of the "
-        f"learning rates {', '.join(report['finetune_rates'])} for each; mean and range over {report['seeds']} seeds."
+        "the tokens of held-out documents. Fine-tuned: three epochs of `bertworks finetune` for both, the better of the "
+        f"learning rates {', '.join(report['finetune_rates'])} for each, by the first seed; "
+        f"over {seeds} seed{'s' if seeds != 1 else ''}: mean and range."
     )
     return "\n".join(
         [
@@ -235,12 +225,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.output.exists():
         before = json.loads(options.output.read_text(encoding="utf-8"))
         if all(before[key] == report[key] for key in ("minutes", "size")):
-            report["engines"] = before["engines"]
+            report |= {"engines": before["engines"], "machine": before["machine"]}
     places = {OURS: CACHE / "ours", THEIRS: CACHE / "theirs"}
     seconds = 60 * options.minutes
     if "ours" in options.phases and OURS not in report["engines"]:
-        options.seconds = seconds
-        entry = train(Variant("modern", "modern"), corpus, places[OURS], options, 0)
+        entry = train(
+            Variant("modern", "modern"),
+            corpus,
+            places[OURS],
+            data=options.data,
+            size=options.size,
+            seed=0,
+            seconds=seconds,
+        )
         report["engines"][OURS] = {**entry, "judged": judge(places[OURS], corpus, options.data)}
         write_json(report, options.output)
     if "theirs" in options.phases and THEIRS not in report["engines"]:
@@ -250,11 +247,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "finetune" in options.phases:
         for seed in range(options.seeds):
             for name, place in places.items():
-                for rate in options.finetune_rates:
-                    known = report["engines"][name].setdefault("sst2_finetuned", {}).setdefault(f"{rate:g}", [])
+                tuned = report["engines"][name].setdefault("sst2_finetuned", {})
+                # Every learning rate with the first seed, the better one with the others.
+                rates = [f"{rate:g}" for rate in options.finetune_rates] if seed == 0 else [best_rate(tuned)]
+                for rate in rates:
+                    known = tuned.setdefault(rate, [])
                     if len(known) == seed:
-                        known.append(finetune(place, options.data, seed, rate))
-                        print(f"{name}, seed {seed}, {rate:g}: {known[-1]:.4f}", file=sys.stderr, flush=True)
+                        known.append(finetune(place, options.data, seed, float(rate)))
+                        say(f"{name}, seed {seed}, {rate}: {known[-1]:.4f}")
                         write_json(report, options.output)
     if options.write_docs:
         page = ROOT / "docs" / "benchmarks" / "equal_time.md"

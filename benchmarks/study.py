@@ -254,12 +254,23 @@ def run(command: Any, arguments: list[str]) -> None:
         sys.exit(code)
 
 
-def train(variant: Variant, corpus: Path, output: Path, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """One run; its own figures, and what it cost."""
-    titles = str(options.data / "corpus" / "titles-zh.txt.xz")
+def train(
+    variant: Variant,
+    corpus: Path,
+    output: Path,
+    *,
+    data: Path,
+    size: str,
+    seed: int,
+    seconds: float | None = None,
+    tokens: int | None = None,
+    teacher: Path | None = None,
+) -> dict[str, Any]:
+    """One run of so many seconds or tokens; its own figures, and what it cost."""
+    titles = str(data / "corpus" / "titles-zh.txt.xz")
     settings = [
         f"data.held_out_tokens={CORPORA[variant.corpus].held_out}",
-        f"model.size={options.size}",
+        f"model.size={size}",
         "train.evaluation.steps=1000000",
         "train.checkpoint_minutes=none",
         *(setting.replace("{titles-zh}", titles) for setting in variant.settings),
@@ -270,10 +281,10 @@ def train(variant: Variant, corpus: Path, output: Path, options: argparse.Namesp
         corpus=corpus,
         output=output,
         recipe=None if variant.taught else variant.recipe,
-        teacher=str(options.teacher) if variant.taught else None,
+        teacher=str(teacher) if variant.taught else None,
         settings=tuple(settings),
-        budget=None if options.tokens else options.seconds,
-        steps=options.tokens // batch_tokens(variant) if options.tokens else None,
+        budget=None if tokens else seconds,
+        steps=tokens // batch_tokens(variant) if tokens else None,
         seed=seed,
         overwrite=True,
         track=(),
@@ -495,7 +506,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             corpus = corpus_directory(variant.corpus, options.data)
             output = CACHE / "run"
             shutil.rmtree(output, ignore_errors=True)
-            entry = train(variant, corpus, output, options, seed)
+            entry = train(
+                variant,
+                corpus,
+                output,
+                data=options.data,
+                size=options.size,
+                seed=seed,
+                seconds=options.seconds,
+                tokens=options.tokens,
+                teacher=options.teacher,
+            )
             judged = judge(output, corpus, options.data)
             entry = {"variant": variant.name, "seed": seed, "settings": variant.settings, **entry, "judged": judged}
             report["runs"].append(entry)

@@ -27,14 +27,15 @@ BELOW: dict[str, tuple[str, ...]] = {
     "models": ("nn", "config"),
     "hub": ("models", "text"),
     "objectives": ("models", "data", "text"),
-    "tasks": ("models", "data", "text"),
+    "tasks": ("objectives", "hub", "models", "data", "text"),
     "train": ("objectives", "tasks", "hub", "page"),
     "infer": ("hub", "models", "tasks", "text"),
+    "finetune": ("train", "infer", "tasks", "hub", "data", "page"),
     "serve": ("infer",),
     "studio": ("serve", "infer"),
-    "sklearn": ("train", "infer"),
+    "sklearn": ("finetune", "train", "infer"),
     "ray": ("infer",),
-    "cli": ("train", "infer", "serve", "studio", "sklearn", "ray"),
+    "cli": ("train", "finetune", "infer", "serve", "studio", "sklearn", "ray"),
 }
 WITHOUT_TORCH = ("errors", "atomic", "workers", "config", "page", "text", "data", "cli")
 NEVER = ("transformers", "sentence_transformers")

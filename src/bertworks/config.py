@@ -84,8 +84,10 @@ def from_toml(cls: type[Config], text: str, source: str = "TOML") -> Config:
         raise ConfigError(f"{source}: {error}") from error
 
 
-def resolve(cls: type[Config], file: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
-    """The defaults of `cls`, then the TOML `file`, then the `settings` of `--set`.
+def resolve(
+    cls: type[Config], file: str | Path | None = None, settings: Iterable[str] = (), base: Config | None = None
+) -> Config:
+    """The defaults of `cls`, or the values of `base`, then the TOML `file`, then the `settings` of `--set`.
 
     A value without a default may come from either of the two, so both are merged before anything is built.
     """
@@ -101,17 +103,17 @@ def resolve(cls: type[Config], file: str | Path | None = None, settings: Iterabl
     for setting in settings:
         _apply(cls, data, setting)
     try:
-        return from_dict(cls, data)
+        return _built(cls, data, "", base)
     except ConfigError as error:
-        if file is not None and _fails_alike(cls, of_the_file, error):
+        if file is not None and _fails_alike(cls, of_the_file, error, base):
             raise ConfigError(f"{file}: {error}") from error
         raise
 
 
-def _fails_alike(cls: type, data: Mapping[str, Any], error: ConfigError) -> bool:
+def _fails_alike(cls: type[Config], data: Mapping[str, Any], error: ConfigError, base: Config | None) -> bool:
     """Whether a file's own values give the same error, so that it is the file's and not that of a `--set`."""
     try:
-        from_dict(cls, data)
+        _built(cls, data, "", base)
     except ConfigError as own:
         return str(own) == str(error)
     return False

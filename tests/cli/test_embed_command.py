@@ -211,9 +211,9 @@ def test_a_retrained_model_does_not_continue(
     model.stop_at = 0
     assert main(command) == 130
     assert "no row was finished" in capsys.readouterr().err
-    from bertworks.cli.embed import _model_identity
+    from bertworks.cli.common import model_identity
 
-    before = _model_identity(str(directory))
+    before = model_identity(str(directory))
     (directory / "model.safetensors").write_bytes(b"newer")
-    assert _model_identity(str(directory)) != before
-    assert _model_identity("minilm") == "minilm"
+    assert model_identity(str(directory)) != before
+    assert model_identity("minilm") == "minilm"

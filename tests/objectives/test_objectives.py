@@ -196,7 +196,10 @@ def test_a_weight_of_zero_leaves_a_loss_out() -> None:
     teacher = make_model(MLM, num_layers=3)
     objective = Distillation(teacher, make_masker(), soft_weight=0.0, cosine_weight=0.0)
     batch = objective.prepare(rows_of(), 0.0)
+    asked: list[object] = []
+    teacher.body.register_forward_hook(lambda *arguments: asked.append(arguments))
     assert set(objective.losses(make_model(MLM), batch)) == set(batch.counts) == {"mlm"}
+    assert not asked  # the teacher has nothing to say
     transfer = Transfer(teacher, hidden_weight=0.0)
     batch = transfer.prepare(rows_of(), 0.0)
     assert set(transfer.losses(transfer.wrap(make_model()), batch)) == set(batch.counts) == {"sentence"}

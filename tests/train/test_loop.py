@@ -339,6 +339,27 @@ def test_not_a_number_is_skipped():
     assert all(weight.isfinite().all() for weight in model.parameters())
 
 
+def test_a_skipped_step_is_never_the_best(tmp_path):
+    wanted = EvaluationConfig(steps=1, keep="best")
+    config = dataclasses.replace(CONFIG, on_nonfinite="skip", evaluation=wanted)
+    values = iter([5.0, 4.0, 1.0, 3.0, 6.0])  # the lowest is that of step 3, which is skipped
+    model, objective = make_model(), Sometimes(2)
+    states = {}
+    for report in train(
+        model,
+        objective,
+        SmallData(objective),
+        config,
+        total_steps=5,
+        seed=3,
+        directory=tmp_path,
+        evaluate=lambda module: {"loss": next(values)},
+    ):
+        states[report.step] = weights(model)
+    assert state.latest(tmp_path).best.step == 4
+    assert same(weights(model), states[4])
+
+
 def test_three_times_in_a_row_rolls_back_once(tmp_path):
     config = dataclasses.replace(CONFIG, on_nonfinite="skip", checkpoint_steps=2)
     model = make_model()

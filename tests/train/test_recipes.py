@@ -187,6 +187,12 @@ def test_layers_are_paid_for_however_they_are_shared() -> None:
 
 
 def test_steps_within_a_budget() -> None:
-    assert steps_within(100.0, 2.0, per_evaluation=0.5) == (46, 10)  # (98 - 5) / 2
-    assert steps_within(100.0, 2.0, per_evaluation=3.0) == (44, 3)  # a tenth of the time is for three evaluations
+    assert steps_within(100.0, 2.0, per_evaluation=0.5) == (46, 5)  # (98 - 5) / 2, ten evaluations
+    assert steps_within(100.0, 2.0, per_evaluation=3.0) == (44, 15)  # a tenth of the time is for three evaluations
     assert steps_within(0.1, 2.0, per_evaluation=1.0) == (1, 1)
+
+
+def test_steps_within_a_budget_with_evaluations_as_asked_for() -> None:
+    assert steps_within(100.0, 2.0, per_evaluation=3.0, every=0) == (49, 0)
+    assert steps_within(100.0, 2.0, per_evaluation=3.0, every=1) == (19, 1)  # (98 - 3) / (2 + 3)
+    assert steps_within(100.0, 2.0, per_evaluation=3.0, every=1_000_000) == (47, 1_000_000)  # the last one alone

@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bertworks.errors import UsageError
-from bertworks.page import curves, document, facts, section, soft, table
+from bertworks.page import curves
 from bertworks.train.config import EvaluationConfig
 from bertworks.train.figures import beats, in_words, steps
 from bertworks.train.finish import held_out_figures
 from bertworks.train.log import Metrics, TensorBoard, check_trackers, read_metrics
 from bertworks.train.report import Summary, model_card, report
 from bertworks.train.samples import Shown
-
-EMPTY = {"meta", "br", "line", "circle", "polyline"}
-
-
-class Reader(HTMLParser):
-    """What a browser would do with the page: open tags and everything that it would fetch."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.fetched: list[str] = []
-        self.scripts = 0
-        self.text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.scripts += tag == "script"
-        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag not in EMPTY:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in EMPTY
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from tests.reader import Reader
 
 
 def summary(**changes: Any) -> Summary:
@@ -126,19 +96,12 @@ def test_curves() -> None:
     assert "40%" in curves("Accuracy", {"a": [(1, 0.0), (2, 1.0)]}, percent=True)
 
 
-def test_page_parts_escape() -> None:
-    page = document(
-        "<t>", section("<s>", soft("<x>"), facts([("<v>", "<n>")]), table([("<a>", "<b>")], header=["<h>"]))
-    )
-    seen = Reader(page)
-    assert seen.open == []
-    for words in ("<t>", "<s>", "<x>", "<v>", "<n>", "<a>", "<b>", "<h>"):
-        assert words in seen.text
-
-
 def test_figures_in_words() -> None:
     assert in_words({"loss": 5.91234, "mlm_accuracy": 0.1, "rtd_found": 0.25}) == (
         "loss 5.912, mlm accuracy 10.0%, rtd found 25.0%"
+    )
+    assert in_words({"f1_macro": 0.5, "exact_match": 0.25, "mcc": 0.5, "has_answer_f1": 1.0}) == (
+        "f1 macro 50.0%, exact match 25.0%, mcc 0.5, has answer f1 100.0%"
     )
     assert [steps(1), steps(2000)] == ["1 step", "2,000 steps"]
     assert beats({"mlm_accuracy": 0.3}, {"accuracy": 0.2})

@@ -434,6 +434,7 @@ def test_the_output_is_never_overwritten_silently(corpora: Corpora, tmp_path: Pa
     with pytest.raises(OutputError, match="not empty and holds no run"):
         run(corpora("bert"), output)
     (output / "letter.txt").unlink()
+    (output / "config.toml.tmp").write_text("[mod")  # a run was killed as it began
     run(corpora("bert"), output, steps=1)
     with pytest.raises(OutputError, match=r"which is finished; choose another directory or --overwrite"):
         run(corpora("bert"), output, steps=1)

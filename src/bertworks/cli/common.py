@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -76,6 +76,16 @@ def tell_odd_files(files: Sequence[str], *, quiet: bool) -> None:
         elif path.stat().st_size == 0:
             print_note(f"note: {file} is empty", quiet=quiet)
         seen.add(path)
+
+
+def model_identity(model: str) -> str | list[Any]:
+    """A name, or a directory with the size and time of its files: a retrained model must not continue an old run."""
+    directory = Path(model)
+    if not directory.is_dir():
+        return model
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    newest = max((path.stat().st_mtime_ns for path in files), default=0)
+    return [str(directory.absolute()), sum(path.stat().st_size for path in files), newest]
 
 
 def prepare(*, seed: int, threads: int | None) -> None:

@@ -6,13 +6,13 @@ label and hollow where the classifier took it for another one. Hover over a mark
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 
 from bertworks.cli.demo_steps import Classes, LongText, ModelFacts, Results, Search, TokenRow
-from bertworks.page import NUM_COLOURS, document, facts, section, soft
+from bertworks.page import NUM_COLOURS, bars, document, facts, section, soft
 
 MAP_WIDTH, MAP_HEIGHT, MARGIN = 720, 420, 14
 
@@ -29,7 +29,7 @@ def page(results: Results) -> str:
         _classes_section(results.classes),
         section(
             "Which layer?",
-            _bars((row.layers, row.accuracy) for row in results.layers),
+            bars((row.layers, row.accuracy) for row in results.layers),
             soft("The same head on vectors from other layers."),
         ),
         "</div>",
@@ -106,16 +106,7 @@ def _classes_section(classes: Classes) -> str:
     note = f"Logistic regression, accuracy over five folds (±\u00a0{classes.spread:.1%} between folds)."
     if classes.mixed_up_count:
         note += f" Most mixed up: {' and '.join(classes.mixed_up)}, {classes.mixed_up_count} times."
-    return section("Labels from frozen vectors", _bars(rows), soft(note))
-
-
-def _bars(rows: Iterable[tuple[str, float]], *, percent: bool = True) -> str:
-    def bar(name: str, value: float) -> str:
-        track = f'<span class="track"><i style="width:{max(value, 0):.1%}"></i></span>'
-        number = f"{value:.1%}" if percent else f"{value:.2f}"
-        return f'<div class="bar"><span>{escape(name)}</span>{track}<span>{number}</span></div>'
-
-    return "\n".join(bar(name, value) for name, value in rows)
+    return section("Labels from frozen vectors", bars(rows), soft(note))
 
 
 def _search(search: Search) -> str:
@@ -140,7 +131,7 @@ def _long_section(found: LongText) -> str:
         rows = [("the whole text", found.score_whole), ("its first window", found.score_first_window)]
         parts += [
             f'<p class="query">{escape(found.question)}</p>',
-            _bars(rows, percent=False),
+            bars(rows, percent=False),
             soft(
                 f"The answer stands near the end; the first window holds {found.share_in_first:.0%} of the words, "
                 "and is all that is left where texts are cut."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -23,6 +23,7 @@ from bertworks.cli.common import (
     StoppedError,
     TextColumnOption,
     ThreadsOption,
+    model_identity,
     prepare,
 )
 from bertworks.cli.console import Progress, duration, print_json, print_note, print_result
@@ -108,7 +109,7 @@ def embed(
     ) as reader:
         settings = {
             **reader.identity(),
-            "model": _model_identity(model),
+            "model": model_identity(model),
             "layers": layers,
             "pooling": pooling,
             "normalize": normalize,
@@ -176,16 +177,6 @@ class _Embedder:
             )  # (rows, width)
             rows = Rows(start=start, texts=texts, vectors=cast("np.ndarray", vectors))
         return rows, report.windowed
-
-
-def _model_identity(model: str) -> str | list[Any]:
-    """A name, or a directory with the size and time of its files: a retrained model must not continue an old run."""
-    directory = Path(model)
-    if not directory.is_dir():
-        return model
-    files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
-    newest = max((path.stat().st_mtime_ns for path in files), default=0)
-    return [str(directory.absolute()), sum(path.stat().st_size for path in files), newest]
 
 
 def _report(result: ResumableOutput, seconds: float, *, json: bool, quiet: bool) -> None:

@@ -45,10 +45,12 @@ def info(
 def _made(directory: Path) -> dict[str, Any]:
     """Where the model comes from, if it was trained here; a `config.toml` of something else is left alone."""
     from bertworks.errors import ConfigError
-    from bertworks.train.describe import how_made
+    from bertworks.finetune import describe as finetuned
+    from bertworks.train import describe as pretrained
+    from bertworks.train.directory import command_of
 
     try:
-        return how_made(directory)
+        return (finetuned if command_of(directory) == "finetune" else pretrained).how_made(directory)
     except ConfigError:
         return {}
 

@@ -14,7 +14,21 @@ from typing import Annotated
 import typer
 
 import bertworks
-from bertworks.cli import convert, corpus, demo, distill, embed, fill, info, pretrain, tokenizer
+from bertworks.cli import (
+    convert,
+    corpus,
+    demo,
+    distill,
+    embed,
+    evaluate,
+    fill,
+    finetune,
+    info,
+    predict,
+    pretrain,
+    probe,
+    tokenizer,
+)
 from bertworks.cli.common import StoppedError
 from bertworks.cli.console import print_error, print_note
 from bertworks.errors import BertworksError
@@ -34,10 +48,14 @@ app.command("embed")(embed.embed)
 app.command("fill")(fill.fill)
 app.command("pretrain")(pretrain.pretrain)
 app.command("distill")(distill.distill)
+app.command("finetune")(finetune.finetune)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
 app.command("info")(info.info)
 app.command("convert")(convert.convert)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
+app.add_typer(probe.app, name="probe")
 
 
 def _version(wanted: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bertworks.cli.common import DEFAULT_DEVICE, DeviceOption, JsonOption, QuietOption, ThreadsOption, prepare
+from bertworks.cli.pretraining import follow
 from bertworks.cli.training import (
     BudgetOption,
     OptionalSeed,
@@ -16,7 +17,6 @@ from bertworks.cli.training import (
     SettingsOption,
     StepsOption,
     TrackOption,
-    follow,
     trackers,
 )
 

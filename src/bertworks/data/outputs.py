@@ -72,7 +72,7 @@ class ResumableOutput:
 
         def write(path: Path) -> Json:
             self._writer.write_chunk(path, rows)
-            return {"rows": len(rows.texts), "width": rows.width, "notes": dict(notes or {})}
+            return {"rows": len(rows), "width": rows.width, "notes": dict(notes or {})}
 
         self._unfinished.add(f"{len(self._unfinished.entries):08d}.chunk", write)
 

@@ -97,17 +97,7 @@ class TextReader:
     def texts(self, *, skip: int = 0) -> Iterator[str]:
         """Yield the texts from number `skip` on."""
         for place, record in self._table.records([self.text_column], skip=skip):
-            text = record[self.text_column]
-            if not isinstance(text, str):
-                kind = "null" if text is None else f"{text!r:.40}"
-                message = f"the column {self.text_column!r} holds {kind}, not a text"
-                raise DataError(message, path=self.name, line=place)
-            if not text.isascii() and not _is_encodable(text):
-                # JSON can spell half of a surrogate pair (a text that was cut inside an emoji); no tokenizer can read
-                # it.
-                message = f"the column {self.text_column!r} holds half of a surrogate pair, which is not valid Unicode"
-                raise DataError(message, path=self.name, line=place)
-            yield text
+            yield checked_text(record[self.text_column], self.text_column, self.name, place)
 
     def close(self) -> None:
         """Close the file."""
@@ -144,6 +134,18 @@ def _find_text_column(table: Table, path: str) -> str:
         f"{found}; choose one with --text-column, from: {', '.join(f'{name:.40}' for name in of_text or columns)}{hint}"
     )
     raise DataError(message, path=path)
+
+
+def checked_text(value: Any, column: str, path: str, place: int | None) -> str:
+    """`value`, if it is a text that a tokenizer can read; a `DataError` otherwise."""
+    if not isinstance(value, str):
+        kind = "null" if value is None else f"{value!r:.40}"
+        raise DataError(f"the column {column!r} holds {kind}, not a text", path=path, line=place)
+    if not value.isascii() and not _is_encodable(value):
+        # JSON can spell half of a surrogate pair (a text that was cut inside an emoji); no tokenizer can read it.
+        message = f"the column {column!r} holds half of a surrogate pair, which is not valid Unicode"
+        raise DataError(message, path=path, line=place)
+    return value
 
 
 def _is_encodable(text: str) -> bool:

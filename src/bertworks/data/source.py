@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import itertools
 import lzma
 import os
 import stat
@@ -40,6 +41,7 @@ class Source:
         self.modified_ns: int | None = None
         self.total_bytes: int | None = None  # as stored, so compressed where the file is; None where it cannot be known
         self._position: int | None = None
+        self._ahead: Iterator[bytes] | None = None  # all lines, where some of them were looked at before
         if str(path) == STANDARD_INPUT:
             self.path, self.name = None, "standard input"
             self._raw: IO[bytes] = sys.stdin.buffer
@@ -72,9 +74,16 @@ class Source:
         """For formats that read the file themselves."""
         self._position = position
 
+    def peek(self, count: int) -> list[str]:
+        """The first lines with their line ends, at most `count`; `lines`, called after this, still gives all of them."""
+        stream = self._ahead or self._raw_lines()
+        first = list(itertools.islice(stream, count))
+        self._ahead = itertools.chain(first, stream)
+        return [self._decoded(raw, number) for number, raw in enumerate(first, start=1)]
+
     def lines(self, skip: int = 0) -> Iterator[tuple[int, str]]:
         """Yield (line number from 1, line with its line end); the first `skip` lines are passed over undecoded."""
-        for number, raw in enumerate(self._raw_lines(), start=1):
+        for number, raw in enumerate(self._ahead or self._raw_lines(), start=1):
             if number > skip:
                 yield number, self._decoded(raw, number)
 

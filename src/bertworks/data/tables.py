@@ -6,10 +6,14 @@ are a table with one column.
 
 A .tsv has no quoting: a field is what stands between two tabs, and a quotation mark is an ordinary character (GLUE's
 files are written so). A .csv has quoting, and a field may go over several lines.
+
+A row that is not as it should be goes to `on_bad` as a `DataError`. What comes with the module raises it; a caller who
+counts such rows and goes on gets the rows after it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import json
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 Record = tuple[int, dict[str, Any]]
+OnBad = Callable[[DataError], None]
+"""What is done about a bad row: raise, or count it and return."""
 
 TEXT_COLUMN = "text"  # the name of the column where the format itself has none
 PEEKED_ROWS = 100  # how many records are looked at to tell which columns hold text
@@ -36,8 +42,16 @@ class Table(Protocol):
     def columns(self) -> dict[str, bool]:
         """Each column's name and whether it holds text (not numbers); called before `records` or not at all."""
 
+    def sample(self, count: int) -> list[dict[str, Any]]:
+        """The first records that are in order, without their places; called before `records` or not at all."""
+
     def records(self, columns: Sequence[str], skip: int = 0) -> Iterator[Record]:
         """The records from number `skip` on, with at least `columns`; a `DataError` where one is not there."""
+
+
+def raised(error: DataError) -> None:
+    """The usual `on_bad`."""
+    raise error
 
 
 class TextLines:
@@ -50,6 +64,10 @@ class TextLines:
         """The one column."""
         return {TEXT_COLUMN: True}
 
+    def sample(self, count: int) -> list[dict[str, Any]]:
+        """The first lines."""
+        return [{TEXT_COLUMN: line.rstrip("\r\n")} for line in self.source.peek(count)]
+
     def records(self, columns: Sequence[str], skip: int = 0) -> Iterator[Record]:
         """One record per line; skipped lines are not decoded."""
         for name in columns:
@@ -61,12 +79,28 @@ class TextLines:
 
 
 class SeparatedValues:
-    """.csv and .tsv: one header row, then rows of as many fields. Without a header the columns are called 1, 2, 3, …"""
+    """.csv and .tsv: one header row, then rows of as many fields. Without a header the columns are called 1, 2, 3, …
 
-    def __init__(self, source: Source, delimiter: str, header: bool = True) -> None:
+    `quoted` says whether a quotation mark begins a field (None: yes, unless the fields are separated by tabs);
+    with `spare` a row may have more fields than the first one, which are left out.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        delimiter: str,
+        header: bool = True,
+        *,
+        quoted: bool | None = None,
+        spare: bool = False,
+        on_bad: OnBad = raised,
+    ) -> None:
         self.source = source
         self.has_header = header
-        self._rows = self._tab_rows() if delimiter == "\t" else self._quoted_rows(delimiter)
+        self._spare = spare
+        self._on_bad = on_bad
+        quoted = delimiter != "\t" if quoted is None else quoted
+        self._rows = self._quoted_rows(delimiter) if quoted else self._plain_rows(delimiter)
         first = next(self._rows, None)
         if first is None:
             raise DataError("is empty; a table needs at least a header row", path=source.name)
@@ -79,20 +113,25 @@ class SeparatedValues:
 
     def _check_header(self, place: int) -> None:
         for name in self.names:
-            if _is_number(name):
+            if is_number(name):
                 message = f"{name!r} in the header is no name; if the file has no header row, use --no-header"
                 raise DataError(message, path=self.source.name, line=place)
-        if (twice := first_repeated(self.names)) is not None:
+        if (twice := first_repeated([name for name in self.names if name])) is not None:  # "" may be: spare commas
             message = f"the column name {twice!r} occurs twice in the header; rename one of the two"
             raise DataError(message, path=self.source.name, line=place)
 
     def columns(self) -> dict[str, bool]:
         """The header's names, and what the first rows hold."""
-        peeked, self._rows = _peek(self._rows)
+        peeked, self._rows = _peek(self._rows, PEEKED_ROWS)
         return {
             name: _holds_text(row[index] for _, row in peeked if index < len(row))
             for index, name in enumerate(self.names)
         }
+
+    def sample(self, count: int) -> list[dict[str, Any]]:
+        """The first rows that have as many fields as there are columns."""
+        peeked, self._rows = _peek(self._rows, count)
+        return [dict(zip(self.names, row, strict=False)) for _, row in peeked if self._fits(row)]
 
     def records(self, columns: Sequence[str], skip: int = 0) -> Iterator[Record]:
         """One record per row; skipped rows are split (a field may go over lines) but not checked."""
@@ -100,57 +139,87 @@ class SeparatedValues:
             if name not in self.names:
                 raise no_column(name, self.names, self.source.name, 1)
         for place, row in itertools.islice(self._rows, skip, None):
-            if len(row) != len(self.names):
+            if self._fits(row):
+                yield place, dict(zip(self.names, row, strict=False))
+            elif any(field.strip() for field in row):  # else a blank line with spaces in it
                 message = f"has {len(row)} fields where {len(self.names)} are expected ({', '.join(self.names)})"
-                raise DataError(message, path=self.source.name, line=place)
-            yield place, dict(zip(self.names, row, strict=True))
+                self._on_bad(DataError(message, path=self.source.name, line=place))
 
-    def _tab_rows(self) -> Iterator[tuple[int, list[str]]]:
+    def _fits(self, row: list[str]) -> bool:
+        return len(row) == len(self.names) or (self._spare and len(row) > len(self.names))
+
+    def _plain_rows(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         for number, line in self.source.lines():
             line = line.removesuffix("\n").removesuffix("\r")
             if line:
-                yield number, line.split("\t")
+                yield number, line.split(delimiter)
 
     def _quoted_rows(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(2**31 - 1)  # Python's own limit is 128 kB, less than some texts
-        reader = csv.reader((line for _, line in self.source.lines()), delimiter=delimiter, strict=True)
+        waiting: Iterator[str] = (line for _, line in self.source.lines())
+        taken: list[str] = []  # the lines of the row that is being read
+        place = 1
         while True:
-            place = reader.line_num + 1
+            reader = csv.reader(_noted(waiting, taken), delimiter=delimiter, strict=True)
             try:
-                row = next(reader)
-            except StopIteration:
+                for row in reader:
+                    if row:
+                        yield place, row
+                    place += len(taken)
+                    taken.clear()
                 return
             except csv.Error as error:
-                message = f"is not valid csv ({error}); a field with a quotation mark must be quoted, its marks doubled"
-                raise DataError(message, path=self.source.name, line=place) from error
-            if row:
-                yield place, row
+                self._on_bad(self._not_csv(error, place))
+            # A mark that is never closed takes in all that follows: reading goes on at the line after the one it is in.
+            waiting = itertools.chain(taken[1:], waiting)
+            taken = []
+            place += 1
+
+    def _not_csv(self, error: csv.Error, place: int) -> DataError:
+        reason = "a quotation mark is opened and never closed" if "end of data" in str(error) else str(error)
+        message = f"is not valid csv ({reason}); a field with a quotation mark must be quoted, its marks doubled"
+        return DataError(message, path=self.source.name, line=place)
 
 
 class JsonLines:
-    """One JSON value per line: an object with columns as keys, or a plain string. Blank lines are passed over."""
+    """One JSON value per line: an object with columns as keys, a plain string, or a list of strings, whose columns are
+    called 1, 2, 3, … Blank lines are passed over."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, on_bad: OnBad = raised) -> None:
         self.source = source
+        self._on_bad = on_bad
         self._lines: Iterator[tuple[int, str]] = (
             (number, line) for number, line in source.lines() if not line.isspace()
         )
 
     def columns(self) -> dict[str, bool]:
         """The keys of the first rows, and what they hold."""
-        peeked, self._lines = _peek(self._lines)
+        peeked, self._lines = _peek(self._lines, PEEKED_ROWS)
         rows = [self._parsed(place, line) for place, line in peeked]
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: _holds_text(row.get(name) for row in rows) for name in names}
 
+    def sample(self, count: int) -> list[dict[str, Any]]:
+        """The first lines that can be read; `records` tells of the others."""
+        peeked, self._lines = _peek(self._lines, count)
+        rows = []
+        for place, line in peeked:
+            with contextlib.suppress(DataError):
+                rows.append(self._parsed(place, line))
+        return rows
+
     def records(self, columns: Sequence[str], skip: int = 0) -> Iterator[Record]:
         """One record per line; skipped lines are not parsed."""
         for place, line in itertools.islice(self._lines, skip, None):
-            row = self._parsed(place, line)
-            for name in columns:
-                if name not in row:
-                    raise no_column(name, row, self.source.name, place)
-            yield place, row
+            try:
+                row = self._parsed(place, line)
+                for name in columns:
+                    if name not in row:
+                        raise no_column(name, row, self.source.name, place)
+            except DataError as error:
+                self._on_bad(error)
+            else:
+                yield place, row
 
     def _parsed(self, place: int, line: str) -> dict[str, Any]:
         try:
@@ -163,6 +232,8 @@ class JsonLines:
             return {TEXT_COLUMN: value}
         if isinstance(value, dict):
             return value
+        if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            return {str(number): item for number, item in enumerate(value, start=1)}
         message = f"must be a JSON object or string, not {_json_kind(value)}"
         raise DataError(message, path=self.source.name, line=place)
 
@@ -192,6 +263,21 @@ class Parquet:
         """The schema's names and types."""
         return {field.name: _is_text_type(field.type) for field in self._file.schema_arrow}
 
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """What the writer put beside the schema."""
+        return dict(self._file.schema_arrow.metadata or {})
+
+    def sample(self, count: int) -> list[dict[str, Any]]:
+        """The first rows, all columns."""
+        import pyarrow
+
+        try:
+            batch = next(self._file.iter_batches(count), None)
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise self._damaged(error, 1) from error
+        return [] if batch is None else batch.to_pylist()
+
     def records(self, columns: Sequence[str], skip: int = 0) -> Iterator[Record]:
         """One record per row; skipped row groups are not read."""
         import pyarrow
@@ -216,8 +302,12 @@ class Parquet:
                     if row > skip:
                         yield row, dict(zip(batch.schema.names, record, strict=True))
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            message = f"cannot be read on, the file is damaged ({_first_line(error)})"
-            raise DataError(message, path=self.source.name, line=row + 1) from error
+            raise self._damaged(error, row + 1) from error
+
+    def _damaged(self, error: Exception, row: int) -> DataError:
+        return DataError(
+            f"cannot be read on, the file is damaged ({_first_line(error)})", path=self.source.name, line=row
+        )
 
 
 # How a file is read, by the extension that says its format; `open_table` reads all others as text lines.
@@ -261,21 +351,29 @@ def first_repeated(names: Sequence[str]) -> str | None:
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
-def _peek(rows: Iterator[Any]) -> tuple[list[Any], Iterator[Any]]:
+def _peek(rows: Iterator[Any], count: int) -> tuple[list[Any], Iterator[Any]]:
     """The first rows, and an iterator that still gives all of them."""
-    peeked = list(itertools.islice(rows, PEEKED_ROWS))
+    peeked = list(itertools.islice(rows, count))
     return peeked, itertools.chain(peeked, rows)
+
+
+def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
+    """The lines; each is put into `taken` as it is given out."""
+    for line in lines:
+        taken.append(line)
+        yield line
 
 
 def _holds_text(values: Iterable[Any]) -> bool:
     """Whether the values that are there are all strings, and not all numbers in writing."""
     found = [value for value in values if value not in (None, "")]
     return (
-        bool(found) and all(isinstance(value, str) for value in found) and not all(_is_number(value) for value in found)
+        bool(found) and all(isinstance(value, str) for value in found) and not all(is_number(value) for value in found)
     )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a string is a number in writing."""
     try:
         float(text)
     except ValueError:

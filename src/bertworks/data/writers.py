@@ -1,4 +1,4 @@
-"""The formats of an embedding output: how a chunk of rows is written, and how whole chunks become the final file.
+"""The formats of an output of many rows: how a chunk of rows is written, and how whole chunks become the final file.
 
 A writer has two verbs. `write_chunk` writes one chunk as a file of its own; `join` makes the final file of all
 chunks, streaming, so that memory does not grow with the number of rows. Neither knows of temporary names or of
@@ -7,6 +7,7 @@ resuming: that is `outputs.py`.
     .npy       one float32 matrix (rows, width); only for one vector per text
     .parquet   index, text, vector (float32, fixed size) — or index, text, tokens | words (text, start, end), vectors
     .jsonl     {"index", "vector"} — or {"index", "tokens" | "words": [{"text", "start", "end", "vector"}]}
+               — or, for predictions, {"index", …} and whatever a record holds
 
 Vectors of tokens or words differ in number from text to text; a .npy could hold them only pickled, which we never
 write.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -29,9 +30,8 @@ from bertworks.errors import UsageError, choice
 if TYPE_CHECKING:
     import pyarrow
 
-Kind = Literal[
-    "vector", "tokens", "words"
-]  # one vector per text, or one per piece of it; the name of the pieces' column
+Kind = Literal["vector", "tokens", "words", "record"]
+"""One vector per text, one per piece of it (the name of the pieces' column), or one JSON object."""
 Vectors = NDArray[np.float32]
 
 PARQUET_GROUP_BYTES = 64 * 1024 * 1024
@@ -59,12 +59,19 @@ class Piece(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Results for texts numbered from `start`: `vectors`, float32 (rows, width), or `pieces`, a list per text."""
+    """Results for texts numbered from `start`: `vectors`, float32 (rows, width), or `pieces`, a list per text.
+
+    Predictions are `records` instead, one JSON object each, and need no texts.
+    """
 
     start: int
-    texts: Sequence[str]
+    texts: Sequence[str] = ()
     vectors: Vectors | None = None
     pieces: Sequence[Sequence[Piece]] | None = None
+    records: Sequence[Mapping[str, Any]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts if self.records is None else self.records)
 
     @property
     def width(self) -> int:
@@ -190,7 +197,11 @@ class JsonLinesWriter:
     def write_chunk(self, path: Path, rows: Rows) -> None:
         """The lines of these rows."""
         with path.open("w", encoding="utf-8", newline="\n") as file:
-            for offset in range(len(rows.texts)):
+            for offset in range(len(rows)):
+                if rows.records is not None:
+                    record = {"index": rows.start + offset, **rows.records[offset]}
+                    file.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    continue
                 if rows.vectors is not None:
                     content = _json_vector(rows.vectors[offset])
                 else:
@@ -226,6 +237,8 @@ WRITERS: dict[str, Callable[[Kind], Writer]] = {
 def writer_for(path: Path, kind: Kind) -> Writer:
     """The writer for the extension of `path`; a `UsageError` where that format cannot hold this kind of result."""
     extension = choice(path.suffix.lower(), WRITERS, "output extension")
+    if kind == "record" and extension != ".jsonl":
+        raise UsageError(f"{path} cannot hold predictions, which are one JSON object a line; use .jsonl")
     if extension == ".npy" and kind != "vector":
         raise UsageError(
             f"{path} cannot hold one vector per {kind.removesuffix('s')}: a .npy has one a text; use .parquet or .jsonl"

@@ -34,15 +34,17 @@ def unfinished_run(directory: Path) -> str | None:
     try:
         settings = tomllib.loads((directory / "config.toml").read_text(encoding="utf-8"))
         run = settings["run"]
-        command, corpus, total = (run[name] for name in ("command", "corpus", "steps"))
+        words = [str(run[name]) for name in ("command", "task", "corpus") if name in run]
+        command, total = run["command"], run.get("steps")
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if (directory / "metrics.json").exists():
         return None
     steps = [path.name.removeprefix("step-") for path in (directory / "checkpoints").glob("step-*")]
     step = max((int(text) for text in steps if text.isdigit()), default=0)
-    how = f"bertworks {command} {shlex.quote(corpus)} -o {shlex.quote(str(directory))} --resume"
-    return f"an unfinished {command} run, step {step:,} of {total:,}; continue with: {how}"
+    how = shlex.join(["bertworks", *words, "-o", str(directory), "--resume"])
+    at = f", step {step:,} of {total:,}" if total else ""
+    return f"an unfinished {command} run{at}; continue with: {how}"
 
 
 def listing(directory: Path, limit: int = 8) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -28,9 +29,13 @@ from bertworks.infer.embed import (
 )
 from bertworks.infer.fill import Candidate, Cloze, JointCandidate, TargetScore
 from bertworks.infer.layers import LayerChoice, choose_layers
+from bertworks.infer.saved import read_task, write_task
 from bertworks.models.device import usable_device
 from bertworks.models.model import Model
 from bertworks.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from bertworks.infer.predict import Predictor
 
 
 class LoadedModel:
@@ -210,9 +215,27 @@ class LoadedModel:
         """The attention weights of every layer and head."""
         return attend(self.runner, text, pair)
 
+    def predict(self, rows: Any) -> Any:
+        """What a fine-tuned model says: one prediction per row, or one for a single row.
+
+        What a row is depends on the task (`bertworks.infer.rows`): a text, a pair as a tuple, a question with its
+        context, words. `predictor` has more: labels, streams of rows, figures of labelled examples.
+        """
+        return self.predictor.predict(rows)
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What the model was fine-tuned for."""
+        from bertworks.infer.predict import Predictor
+
+        return Predictor(self)
+
     def save(self, directory: str | Path) -> None:
         """Write a Hugging Face directory (a sentence-transformers one where this is an embedding model)."""
         hub.save(self.model, self.tokenizer, Path(directory), settings=self.settings)
+        saved = read_task(self.directory) if self.directory is not None else None
+        if saved is not None:
+            write_task(directory, saved)
 
     def _layers(self, layers: str | int) -> LayerChoice:
         return choose_layers(layers, self.model.num_layers)

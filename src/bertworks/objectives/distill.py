@@ -117,8 +117,10 @@ class Distillation:
         everywhere = "cosine" in self.weights
         found: dict[str, Loss] = {}
         hidden = student.body(batch.packed, rows=None if everywhere else batch.rows).last  # (T or M, H)
-        with torch.no_grad():
-            taught = teacher.body(batch.packed, rows=None if everywhere else batch.rows).last  # (T or M, H)
+        taught = hidden  # not read where no loss asks the teacher
+        if everywhere or "soft" in self.weights:
+            with torch.no_grad():
+                taught = teacher.body(batch.packed, rows=None if everywhere else batch.rows).last  # (T or M, H)
         if everywhere:
             if student.hidden_size != teacher.hidden_size:
                 raise ModelError(

@@ -1,6 +1,7 @@
-"""The settings of a training: how large a step is, how it is taken, and when it is looked at and saved.
+"""The settings of a training: how a step is taken, and when the model is looked at and saved.
 
-Which data is read and which model is trained is said elsewhere; nothing here knows whether it pretrains or fine-tunes.
+Which data is read, how much of it makes a step and which model is trained is said elsewhere (`bertworks.train.recipes`,
+`bertworks.finetune.config`); nothing here knows whether it pretrains or fine-tunes.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class OptimizerConfig:
     muon_momentum: float = 0.95
 
     def __post_init__(self) -> None:
-        _positive("optimizer.learning_rate", self.learning_rate)
-        _positive("optimizer.muon_learning_rate", self.muon_learning_rate)
-        _positive("optimizer.eps", self.eps)
-        _between("optimizer.weight_decay", self.weight_decay, 0.0, float("inf"))
+        positive("optimizer.learning_rate", self.learning_rate)
+        positive("optimizer.muon_learning_rate", self.muon_learning_rate)
+        positive("optimizer.eps", self.eps)
+        between("optimizer.weight_decay", self.weight_decay, 0.0, float("inf"))
         if not 0.0 < self.layer_decay <= 1.0:
             raise ConfigError(f"optimizer.layer_decay is {self.layer_decay:g}; allowed: above 0, up to 1")
         for name, value in (*(("betas", beta) for beta in self.betas), ("muon_momentum", self.muon_momentum)):
@@ -55,9 +56,9 @@ class ScheduleConfig:
     """Linear, cosine, trapezoid: the share of the highest learning rate that it falls to."""
 
     def __post_init__(self) -> None:
-        _between("schedule.warmup", self.warmup, 0.0, float("inf"))
-        _between("schedule.decay", self.decay, 0.0, 1.0)
-        _between("schedule.final", self.final, 0.0, 1.0)
+        between("schedule.warmup", self.warmup, 0.0, float("inf"))
+        between("schedule.decay", self.decay, 0.0, 1.0)
+        between("schedule.final", self.final, 0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +76,8 @@ class EvaluationConfig:
     """Which weights the training ends with."""
 
     def __post_init__(self) -> None:
-        _at_least("evaluation.steps", self.steps, 0)
-        _at_least("evaluation.patience", self.patience, 1)
+        at_least("evaluation.steps", self.steps, 0)
+        at_least("evaluation.patience", self.patience, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +87,9 @@ class TrainConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    batch_tokens: int = 16384
-    """Tokens in one step, over all processes."""
     micro_tokens: int | None = None
-    """Tokens in one forward pass of one process; it bounds the memory and changes no result. None = a size that suits."""
+    """Tokens in one forward pass of one process; it bounds the memory and, but for where dropout falls,
+    changes no result. None = a size that suits."""
     clip_norm: float | None = 1.0
     """The gradient's norm is cut to this; None = never."""
     ema: float | None = None
@@ -107,26 +107,28 @@ class TrainConfig:
     """What a loss or a gradient that is infinite or not a number leads to; see `bertworks.train.loop`."""
 
     def __post_init__(self) -> None:
-        _at_least("batch_tokens", self.batch_tokens, 1)
-        _at_least("micro_tokens", self.micro_tokens, 1)
-        _at_least("checkpoint_steps", self.checkpoint_steps, 1)
-        _at_least("log_steps", self.log_steps, 1)
-        _positive("checkpoint_minutes", self.checkpoint_minutes)
-        _positive("clip_norm", self.clip_norm)
+        at_least("micro_tokens", self.micro_tokens, 1)
+        at_least("checkpoint_steps", self.checkpoint_steps, 1)
+        at_least("log_steps", self.log_steps, 1)
+        positive("checkpoint_minutes", self.checkpoint_minutes)
+        positive("clip_norm", self.clip_norm)
         if self.ema is not None and not 0.0 < self.ema < 1.0:
             raise ConfigError(f"ema is {self.ema:g}; allowed: between 0 and 1, such as 0.999, or none")
 
 
-def _at_least(name: str, value: int | None, lowest: int) -> None:
+def at_least(name: str, value: int | None, lowest: int) -> None:
+    """An error where a setting is below what is allowed; None is."""
     if value is not None and value < lowest:
         raise ConfigError(f"{name} is {value}; allowed: {lowest} or more")
 
 
-def _positive(name: str, value: float | None) -> None:
+def positive(name: str, value: float | None) -> None:
+    """An error where a setting is not above 0; None is fine."""
     if value is not None and not value > 0.0:
         raise ConfigError(f"{name} is {value:g}; allowed: above 0")
 
 
-def _between(name: str, value: float, low: float, high: float) -> None:
+def between(name: str, value: float, low: float, high: float) -> None:
+    """An error where a setting is outside of its bounds."""
     if not low <= value <= high:
         raise ConfigError(f"{name} is {value:g}; allowed: {low:g} to {high:g}")

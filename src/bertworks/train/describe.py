@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from bertworks.train.directory import CONFIG_FILE, is_finished, is_run, read_result
 from bertworks.train.figures import in_words
-from bertworks.train.finish import METRICS, read_result
 from bertworks.train.recipes import load_recipe
-from bertworks.train.settle import CONFIG_FILE
 
 
 def how_made(directory: Path) -> dict[str, Any]:
     """The facts of a run, finished or not, by name; nothing where the directory is not one of a run."""
-    if not (directory / CONFIG_FILE).is_file():
+    if not is_run(directory):
         return {}
     recipe = load_recipe(directory / CONFIG_FILE)
     if recipe.run is None:
@@ -28,7 +27,7 @@ def how_made(directory: Path) -> dict[str, Any]:
         "teacher": run.teacher,
         "seed": run.seed,
     }
-    if (directory / METRICS).exists():
+    if is_finished(directory):
         facts["held_out_text"] = in_words(read_result(directory)["metrics"])
     elif run.command == "pretrain":
         facts["model"] = f"{recipe.model.family} {recipe.model.size}"

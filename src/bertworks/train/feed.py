@@ -24,6 +24,11 @@ EVALUATION_TOKENS = 4096
 """Tokens in one forward pass of the evaluation; it changes no figure."""
 
 
+def default_micro_tokens(device: str) -> int:
+    """Tokens in one forward pass where the settings do not say, for a kind of device."""
+    return MICRO_TOKENS.get(device, OTHER_MICRO_TOKENS)
+
+
 @dataclass(frozen=True)
 class Phase:
     """Steps `first` to before `end`, on sequences of one length."""
@@ -49,7 +54,7 @@ class Feed:
         self.phases = phases
         self.objective = objective
         self.total_steps = total_steps
-        self.micro_tokens = micro_tokens or MICRO_TOKENS.get(device, OTHER_MICRO_TOKENS)
+        self.micro_tokens = micro_tokens or default_micro_tokens(device)
 
     def phase(self, step: int) -> Phase:
         """The phase of a step; the last one goes on for ever."""

@@ -4,8 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-SHARES = ("accuracy", "found")
-"""Figures that are shares of a whole; they are shown in percent."""
+SHARES = ("accuracy", "found", "f1", "precision", "recall", "match")
+"""Words in the names of figures that are shares of a whole; they are shown in percent."""
+NAMES = {
+    "f1": "F1",
+    "f1_macro": "macro F1",
+    "f1_micro": "micro F1",
+    "macro_f1": "macro F1",
+    "has_answer_f1": "F1 where there is an answer",
+    "has_answer_exact_match": "exact match where there is an answer",
+    "no_answer_accuracy": "accuracy where there is none",
+    "mcc": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "r2": "R²",
+    "rmse": "root mean square error",
+    "mae": "mean absolute error",
+    "d2": "explained deviance",
+    "mrr": "mean reciprocal rank",
+}
+"""What figures are called where there is room to say it."""
+
+
+def full(name: str) -> str:
+    """`f1_macro` as `macro F1`: for pages and cards."""
+    return NAMES.get(name, words(name))
 
 
 def words(name: str) -> str:
@@ -13,16 +36,22 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def is_share(name: str) -> bool:
+    """Whether a figure is a share of a whole, by its name."""
+    return any(word in SHARES for word in name.split("_"))
+
+
 def shown(name: str, value: float) -> str:
     """One figure: shares in percent, whole numbers whole, all else with four digits."""
-    if name.endswith(SHARES):
+    if is_share(name):
         return f"{value:.1%}"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def in_words(figures: Mapping[str, float]) -> str:
-    """`loss 5.9, mlm accuracy 10.0%`"""
-    return ", ".join(f"{words(name)} {shown(name, value)}" for name, value in figures.items())
+def in_words(figures: Mapping[str, float], spread: Mapping[str, float] | None = None) -> str:
+    """`loss 5.9, mlm accuracy 10.0%`; with a spread between several trainings: `accuracy 88.3% ± 0.4%`"""
+    around = {name: f" ± {shown(name, value)}" for name, value in (spread or {}).items()}
+    return ", ".join(f"{words(name)} {shown(name, value)}{around.get(name, '')}" for name, value in figures.items())
 
 
 def steps(count: int) -> str:

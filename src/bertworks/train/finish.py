@@ -17,16 +17,15 @@ from bertworks import hub
 from bertworks.atomic import write_text
 from bertworks.config import to_dict
 from bertworks.data.corpus import Corpus
-from bertworks.errors import CheckpointError, OutputError
+from bertworks.errors import OutputError
 from bertworks.train import samples
 from bertworks.train.assemble import GENERATOR, Assembly
 from bertworks.train.config import EvaluationConfig
+from bertworks.train.directory import CARD, METRICS, REPORT
 from bertworks.train.figures import shown, words
 from bertworks.train.log import HELD_OUT, read_metrics
 from bertworks.train.recipes import Recipe
 from bertworks.train.report import Summary, model_card, report
-
-METRICS, REPORT, CARD = "metrics.json", "report.html", "README.md"
 
 
 def finish(
@@ -60,17 +59,6 @@ def finish(
     except OSError as error:
         raise OutputError(f"cannot write to {output}: {error.strerror or error}") from error
     return result
-
-
-def read_result(output: Path) -> dict[str, Any]:
-    """The content of a finished run's `metrics.json`."""
-    try:
-        result = json.loads((output / METRICS).read_text(encoding="utf-8"))
-        return {**result, "seconds": float(result["seconds"]), "metrics": dict(result["metrics"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{output / METRICS} cannot be read ({error}); delete it and run with --resume"
-        ) from error
 
 
 def held_out_figures(lines: list[dict[str, Any]], config: EvaluationConfig) -> dict[str, float]:

@@ -13,16 +13,13 @@ import contextlib
 import importlib.util
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from bertworks.atomic import write_text
-from bertworks.config import to_dict
 from bertworks.errors import CheckpointError, OutputError, UsageError, choice
-from bertworks.train.feed import Feed
 from bertworks.train.loop import StepReport
-from bertworks.train.recipes import Recipe
 from bertworks.train.state import Saved, latest, read
 from bertworks.train.state import checkpoints as checkpoints_in
 
@@ -93,16 +90,28 @@ class StepLog:
     """The reports of a training to the lines of `metrics.jsonl`; only the main process writes."""
 
     def __init__(
-        self, recipe: Recipe, feed: Feed, output: Path, *, main: bool, after: int, track: Sequence[str] = ()
+        self,
+        output: Path | None,
+        settings: Mapping[str, Any],
+        seen: Callable[[int], tuple[float, float]],
+        *,
+        every: int,
+        main: bool,
+        after: int,
+        track: Sequence[str] = (),
     ) -> None:
-        self.every = recipe.train.log_steps
-        self.feed = feed
+        """`settings` are for the trackers; `seen` says how many tokens and epochs so many steps are; a line every so
+        many steps; `after` is the step that is resumed. Without an `output` nothing is written."""
+        self.every = every
+        self.seen = seen
         self.metrics: Metrics | None = None
         self.tokens, self.seconds, self.rate = 0, 0.0, 0.0
-        before = [line.get("seconds", 0.0) for line in read_metrics(output) if line["step"] <= after]
+        lines = [] if output is None else read_metrics(output)
+        before = [line.get("seconds", 0.0) for line in lines if line["step"] <= after]
         self.started = time.monotonic() - (before[-1] if before else 0.0)
-        if main:
-            trackers = open_trackers(track, output, to_dict(recipe), after=after)
+        if main and output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+            trackers = open_trackers(track, output, settings, after=after)
             self.metrics = Metrics(output, after=after, trackers=trackers)
 
     def step(self, report: StepReport, loss: float) -> float:
@@ -114,7 +123,7 @@ class StepLog:
         if _is_due(report.step, self.every, report.total_steps):
             average = self.tokens / max(self.seconds, 1e-9)
             self.tokens, self.seconds = 0, 0.0
-            tokens, epochs = self.feed.seen(report.step)
+            tokens, epochs = self.seen(report.step)
             several = len(report.losses) > 1
             values |= {
                 "loss": loss,
@@ -149,11 +158,11 @@ def _is_due(step: int, every: int, total_steps: int) -> bool:
     return step % every == 0 or step in (1, total_steps)
 
 
-def resumable(run: Path, checkpoints: Path, recipe: Recipe) -> Saved | None:
+def resumable(run: Path, checkpoints: Path, log_steps: int) -> Saved | None:
     """The checkpoint to go on from: the newest whole one, or the one before it where the newest one's own line is not
     in `metrics.jsonl`, because the process was killed between the two. Its steps are then done again, exactly."""
     saved = latest(checkpoints)
-    if saved is None or not _is_due(saved.step, recipe.train.log_steps, saved.total_steps):
+    if saved is None or not _is_due(saved.step, log_steps, saved.total_steps):
         return saved
     logged = [line["step"] for line in read_metrics(run)]
     if saved.step in logged:
@@ -169,8 +178,10 @@ def resumable(run: Path, checkpoints: Path, recipe: Recipe) -> Saved | None:
 # -- trackers ----------------------------------------------------------------------------------------------------------
 
 
-def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of trackers, or an error where one is unknown or not installed."""
+def check_trackers(names: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of trackers, or an error where one is unknown or not installed; None = TensorBoard where it is."""
+    if names is None:
+        return ("tensorboard",) if installed("tensorboard") else ()
     for name in names:
         choice(name, TRACKERS, "tracker")
         if not installed(name):

@@ -98,14 +98,16 @@ def train(
     settings: Mapping[str, Any] | None = None,
     state: Saved | None = None,
     evaluate: Evaluate | None = None,
+    before_step: Callable[[int], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[StepReport]:
     """Train `module` up to `total_steps` steps, from the start or from the checkpoint `state`.
 
     Checkpoints go to `directory` (None = none), with `settings` (plain JSON values) inside. `evaluate` is called in
     evaluation mode, without gradients, with the averaged weights where there is an average; with several processes each
-    calls it, and each must get the same figures. When `stop` is set in one of them, the step in hand is finished and
-    saved, and the iterator ends in all.
+    calls it, and each must get the same figures. `before_step` is called with each step's number (from 0) before it is
+    taken, to freeze and unfreeze parameters: a function of that number alone. When `stop` is set in one process, the
+    step in hand is finished and saved, and the iterator ends in all.
 
     When the iterator is exhausted because the training is over, `module` holds the weights to keep: the averaged ones
     where there is an average, the best where `evaluation.keep` says so. Sharded, it holds a part of them only; read them
@@ -125,6 +127,8 @@ def train(
         module.train()
         while not training.progress.finished and training.progress.step < total_steps:
             start = time.perf_counter()
+            if before_step is not None:
+                before_step(training.progress.step)
             micro = batches.take(training.progress.step)
             report = training.step(micro, start, stop)
             yield report
@@ -285,7 +289,8 @@ class _Training:
             value = figures[wanted.metric]
             best = self.progress.best
             better = best is None or (value < best.value if wanted.goal == "lowest" else value > best.value)
-            if better and math.isfinite(value):
+            # After a step that was left out the weights are an earlier step's, and are not saved under this one.
+            if better and math.isfinite(value) and not self.progress.bad_in_a_row:
                 self.progress = dataclasses.replace(self.progress, best=Best(step=step, value=value), stale=0)
                 if self.directory is None and wanted.keep == "best":
                     self.best_weights = {name: w.detach().clone() for name, w in self.stepper.parameters.items()}

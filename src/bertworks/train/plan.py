@@ -9,6 +9,7 @@ Legend: H hidden, T sequence length, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from bertworks.models.config import ModelConfig
@@ -73,11 +74,21 @@ class Plan:
         return None if self.tokens_per_second is None else self.flops_per_token * self.tokens_per_second
 
 
-def steps_within(seconds: float, per_step: float, *, per_evaluation: float) -> tuple[int, int]:
-    """How many steps fit in the time, and how many evaluations in between: ten, or as many as a tenth of it is for.
+def steps_within(
+    seconds: float, per_step: float, *, per_evaluation: float, every: int | None = None
+) -> tuple[int, int]:
+    """How many steps fit in the time, and after how many of them each evaluation comes.
 
-    A little is left for saving the result.
+    `every` is what the settings say, 0 meaning never. Where they say nothing there are ten evaluations, or as many as a
+    tenth of the time is for. A little is left for saving the result.
     """
+    rest = seconds * TRAINING_SHARE
+    per_step = max(per_step, 1e-9)
+    if every == 0:
+        return max(1, int(rest / per_step)), 0
+    if every is not None:
+        spread = per_evaluation / every  # a step's share of the evaluations; one more comes at the end
+        return max(1, int((rest - per_evaluation) / (per_step + spread))), every
     evaluations = max(1, min(EVALUATIONS, int(seconds * EVALUATION_SHARE / max(per_evaluation, 1e-9))))
-    rest = seconds * TRAINING_SHARE - per_evaluation * evaluations
-    return max(1, int(rest / max(per_step, 1e-9))), evaluations
+    count = max(1, int((rest - per_evaluation * evaluations) / per_step))
+    return count, math.ceil(count / evaluations)

@@ -4,7 +4,7 @@ overridden with `--set section.key=value`:
     [model]      what is trained: family and shape                     `bertworks.train.architecture`
     [data]       how documents become sequences                       here
     [objective]  what is to be predicted                               here, with [objective.masking]
-    [train]      batch size, optimiser, schedule, checkpoints         `bertworks.train.config`
+    [train]      batch size, optimiser, schedule, checkpoints         here and `bertworks.train.config`
 
 The recipes in the folder `recipes/` are the published ones, scaled down where they need thousands of processors; each
 file says what it follows and where it departs. `--recipe` also takes the path of a file of your own, and the resolved
@@ -22,7 +22,7 @@ from bertworks.config import resolve
 from bertworks.data.pretraining.masking import MaskingConfig
 from bertworks.errors import ConfigError, UsageError, did_you_mean
 from bertworks.train.architecture import ModelSection
-from bertworks.train.config import TrainConfig
+from bertworks.train.config import TrainConfig, at_least
 
 RECIPES = ("bert", "roberta", "albert", "electra", "ernie", "gpt", "modern")
 DEFAULT_RECIPE = "modern"
@@ -102,6 +102,18 @@ class ObjectiveSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainSection(TrainConfig):
+    """How it is trained: what every training has, and the size of a step."""
+
+    batch_tokens: int = 16384
+    """Tokens in one step, over all processes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("batch_tokens", self.batch_tokens, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSection:
     """What else decides a run's result; a run writes it to its `config.toml`, and nobody needs to."""
 
@@ -135,7 +147,7 @@ class Recipe:
     model: ModelSection = field(default_factory=ModelSection)
     data: DataSection = field(default_factory=DataSection)
     objective: ObjectiveSection = field(default_factory=ObjectiveSection)
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: TrainSection = field(default_factory=TrainSection)
 
 
 def load_recipe(name: str | Path = DEFAULT_RECIPE, settings: tuple[str, ...] = ()) -> Recipe:

@@ -10,7 +10,6 @@ run does not measure again, and ends with the same weights as one that was never
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -28,18 +27,19 @@ from bertworks.train import state
 from bertworks.train.architecture import NEW_FAMILIES, ModelSection
 from bertworks.train.assemble import LEXICON_FILE, Assembly, assemble
 from bertworks.train.config import TrainConfig
+from bertworks.train.directory import CHECKPOINTS, is_finished, read_result
 from bertworks.train.evaluate import Evaluation, token_counts
+from bertworks.train.events import Note, Stepped, Stopped
 from bertworks.train.feed import Feed, phases
 from bertworks.train.figures import steps
-from bertworks.train.finish import METRICS, finish, read_result
-from bertworks.train.log import StepLog, check_trackers, installed, resumable
-from bertworks.train.loop import StepReport, evaluation_steps, train
+from bertworks.train.finish import finish
+from bertworks.train.log import StepLog, check_trackers, resumable
+from bertworks.train.loop import evaluation_steps, train
 from bertworks.train.measure import Measured, measure_steps
 from bertworks.train.parallel import Parallel
 from bertworks.train.plan import Plan, steps_within
 from bertworks.train.recipes import Recipe, RunSection
 from bertworks.train.settle import (
-    CHECKPOINTS,
     RunOptions,
     changes,
     check,
@@ -57,13 +57,6 @@ FEW_STEPS = 100
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Note:
-    """Something that a person should know."""
-
-    text: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Planned:
     """The training begins."""
@@ -76,26 +69,6 @@ class Planned:
     """What guessing by word frequency alone reaches on the held-out text, where tokens are guessed."""
     teacher: Mapping[str, float]
     """What the teacher itself reaches there, where it guesses tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stepped:
-    """One step is done."""
-
-    report: StepReport
-    loss: float
-    """All losses, weighted."""
-    rate: float
-    """Tokens a second since the last logged step."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stopped:
-    """Stopped on request; a checkpoint is saved."""
-
-    step: int
-    total_steps: int
-    directory: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +93,7 @@ Event = Note | Planned | Stepped | Stopped | Finished
 def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Iterator[Event]:
     """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
     check(options)
-    default = ("tensorboard",) if installed("tensorboard") else ()
-    track = check_trackers(default if options.track is None else options.track)
+    track = check_trackers(options.track)
     device = usable_device(options.device)
     corpus = open_corpus(options.corpus)
     stored = stored_recipe(options)
@@ -129,7 +101,7 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
     run = recipe.run
     assert run is not None
     changed = [] if stored is None else changes(stored, recipe, options.output)
-    if stored is not None and (options.output / METRICS).exists():
+    if stored is not None and is_finished(options.output):
         yield _finished(options.output, stored)
         return
     saved = None
@@ -139,7 +111,7 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
     else:
         if changed:
             yield Note(f"changed, which changes no result: {'; '.join(changed)}")
-        saved = resumable(options.output, options.output / CHECKPOINTS, stored)
+        saved = resumable(options.output, options.output / CHECKPOINTS, stored.train.log_steps)
         for note in saved.notes if saved is not None else ():
             yield Note(note)
         if saved is None:
@@ -232,8 +204,13 @@ class _Trainer:
             evaluation_seconds=per_evaluation,
         )
         if run.budget is not None:
-            count, evaluations = steps_within(run.budget, measured.seconds, per_evaluation=per_evaluation)
-            run = replace(run, steps=count, evaluation_steps=math.ceil(count / evaluations))
+            count, every = steps_within(
+                run.budget,
+                measured.seconds,
+                per_evaluation=per_evaluation,
+                every=self.recipe.train.evaluation.steps if self.evaluation else 0,
+            )
+            run = replace(run, steps=count, evaluation_steps=every)
         self.recipe = replace(self.recipe, run=run, model=self._model_section())
         if self.parallel.main:
             write_config(self.output, self.recipe, self.assembly.lexicon, self.assembly.tokenizer)
@@ -312,7 +289,15 @@ class _Trainer:
         assert total is not None
         weights = self.assembly.objective.weights
         feed = self.feed(total)
-        log = StepLog(self.recipe, feed, self.output, main=self.parallel.main, after=done, track=track)
+        log = StepLog(
+            self.output,
+            to_dict(self.recipe),
+            feed.seen,
+            every=self.recipe.train.log_steps,
+            main=self.parallel.main,
+            after=done,
+            track=track,
+        )
         stopped = False
         try:
             if saved is None and self.first_metrics:

@@ -1,30 +1,25 @@
 """What a run is to do, settled before any work: options and stored settings in, one resolved recipe out, or an error.
 
-A directory with a `config.toml` is a run. It is continued only when that is asked for, and only with the settings that
-it was started with; those that change no weight may differ.
+When a directory is a run, and when it may be continued, is said in `bertworks.train.directory`.
 """
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from bertworks.atomic import write_text
 from bertworks.config import override, to_dict, to_toml
 from bertworks.data.corpus import Corpus
 from bertworks.data.corpus.layout import MANIFEST, file_sha256
 from bertworks.data.pretraining import Lexicon
-from bertworks.errors import DataError, OutputError, UsageError, did_you_mean
+from bertworks.errors import DataError, OutputError, UsageError
 from bertworks.text.tokenizer import Tokenizer
-from bertworks.train import state
+from bertworks.train import directory
 from bertworks.train.assemble import LEXICON_FILE
-from bertworks.train.finish import METRICS
+from bertworks.train.directory import CONFIG_FILE
 from bertworks.train.recipes import CONTINUE_RECIPE, DEFAULT_RECIPE, DISTILL_RECIPE, Recipe, RunSection, load_recipe
 
-CONFIG_FILE = "config.toml"
-CHECKPOINTS = "checkpoints"
 MAY_CHANGE = ("train.checkpoint_steps", "train.checkpoint_minutes", "train.log_steps", "run.corpus", "about")
 """Settings that a resumed run may change: none of them changes a weight."""
 MODEL_WITH_START = ("model.generator_factor",)
@@ -58,8 +53,6 @@ class RunOptions:
 
 def check(options: RunOptions) -> None:
     """Refuse options that cannot be, whatever lies in the output directory."""
-    if options.resume and options.overwrite:
-        raise UsageError("--resume and --overwrite exclude each other: continue the run, or delete it")
     if options.budget is not None and options.steps is not None:
         raise UsageError("give --budget or --steps, not both")
     names = [setting.partition("=")[0].strip() for setting in options.settings]
@@ -87,49 +80,29 @@ def _check_new(options: RunOptions) -> None:
 def stored_recipe(options: RunOptions) -> Recipe | None:
     """The settings of the run that is there, if it is to be continued; None where a new one begins."""
     output = options.output
-    there = output / CONFIG_FILE
-    if output.exists() and not output.is_dir():
-        raise OutputError(f"{output} is a file; give a directory for the run")
-    if options.overwrite and there.exists():
-        return None  # it is deleted when the new one is ready to begin
-    if there.exists():
-        if not options.resume:
-            finished = "is finished" if (output / METRICS).exists() else "can be continued with --resume"
-            raise OutputError(
-                f"there is a run in {output} already, which {finished}; choose another directory or --overwrite"
-            )
-        stored = load_recipe(there)
+    if directory.check_output(
+        output,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        commands=("pretrain", "distill"),
+        left_over=(LEXICON_FILE,),
+    ):
+        stored = load_recipe(output / CONFIG_FILE)
         if stored.run is None or stored.run.steps is None:
-            raise OutputError(f"{there} is not the settings of a run: its section [run] is missing")
+            raise OutputError(f"{output / CONFIG_FILE} is not the settings of a run: its section [run] is missing")
         return stored
-    if output.is_dir() and any(path.name != LEXICON_FILE for path in output.iterdir()):
-        raise OutputError(f"{output} is not empty and holds no run; choose another directory")
     if options.resume and options.budget is None and options.steps is None:
-        raise UsageError(f"there is no run in {output}{_near(output)}; give --budget or --steps to begin one there")
+        raise UsageError(
+            f"there is no run in {output}{directory.near(output)}; give --budget or --steps to begin one there"
+        )
     return None
 
 
-def _near(output: Path) -> str:
-    """A run beside `output` with a name like it, as a suggestion."""
-    beside = output.absolute().parent
-    runs = [path.name for path in beside.iterdir() if (path / CONFIG_FILE).is_file()] if beside.is_dir() else []
-    return did_you_mean(output.name, runs)
-
-
-def _delete_run(output: Path) -> None:
-    """Delete a run: its settings last, so that what is left of an interrupted deletion is still seen to be a run."""
-    for path in sorted(output.iterdir(), key=lambda path: path.name == CONFIG_FILE):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def open_corpus(directory: Path) -> Corpus:
+def open_corpus(path: Path) -> Corpus:
     """The corpus, which must have something in it."""
-    corpus = Corpus.open(directory)
+    corpus = Corpus.open(path)
     if corpus.num_documents == 0 or corpus.num_tokens == 0:
-        raise DataError("is empty: there is nothing to train on", path=directory)
+        raise DataError("is empty: there is nothing to train on", path=path)
     return corpus
 
 
@@ -181,27 +154,17 @@ def _new_recipe(options: RunOptions) -> Recipe:
 
 def changes(stored: Recipe, asked: Recipe, output: Path) -> list[str]:
     """Which settings differ without changing a result; an error names those that would change it."""
-    found = state.differences(to_dict(stored), to_dict(asked))
-    harmless = [line for line in found if line.split(":", 1)[0] in MAY_CHANGE]
-    refused = [line for line in found if line not in harmless]
-    if refused:
-        longer = any(line.startswith(("run.steps:", "run.budget:")) for line in refused)
-        more = f" (to train a finished model for longer: --from {output})" if longer else ""
-        raise UsageError(
-            f"the run was started with other settings ({'; '.join(refused)}); resume it as it was started, "
-            f"or begin another one in another directory{more}"
-        )
-    return [line for line in harmless if not line.startswith("run.corpus:")]
+    assert stored.run is not None
+    assert asked.run is not None
+    longer = (stored.run.steps, stored.run.budget) != (asked.run.steps, asked.run.budget)
+    more = f" (to train a finished model for longer: --from {output})" if longer else ""
+    found = directory.changes(to_dict(stored), to_dict(asked), MAY_CHANGE, more)
+    return [line for line in found if not line.startswith("run.corpus:")]
 
 
 def write_config(output: Path, recipe: Recipe, lexicon: Lexicon | None, tokenizer: Tokenizer) -> None:
     """Write down what the run is, which is what makes a directory a run. One that is there is deleted."""
-    try:
-        if (output / CONFIG_FILE).exists():
-            _delete_run(output)
-        output.mkdir(parents=True, exist_ok=True)
-        if lexicon is not None:
-            lexicon.save(output / LEXICON_FILE, tokenizer)
-        write_text(output / CONFIG_FILE, to_toml(recipe))
-    except OSError as error:
-        raise OutputError(f"cannot write the run to {output}: {error.strerror or error}") from error
+    files = {CONFIG_FILE: to_toml(recipe)}
+    if lexicon is not None:
+        files[LEXICON_FILE] = lexicon.to_text(tokenizer)
+    directory.begin(output, files)

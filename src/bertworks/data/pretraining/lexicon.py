@@ -108,15 +108,19 @@ class Lexicon:
         return unit
 
     def save(self, path: str | Path, tokenizer: Tokenizer | None = None) -> None:
-        """Write the lexicon as plain text; with a tokenizer, what each entry spells stands beside it."""
+        """Write the lexicon as plain text."""
+        try:
+            atomic.write_text(Path(path), self.to_text(tokenizer))
+        except OSError as error:
+            raise OutputError(f"{path}: the lexicon cannot be written: {error.strerror or error}") from error
+
+    def to_text(self, tokenizer: Tokenizer | None = None) -> str:
+        """One entry per line; with a tokenizer, what each entry spells stands beside it."""
         lines = [f"{HEADER}{self.vocab_size}"]
         for entry in self.entries:
             spelled = "" if tokenizer is None else "\t" + " ".join(tokenizer.decode(entry).split())
             lines.append(" ".join(map(str, entry)) + spelled)
-        try:
-            atomic.write_text(Path(path), "\n".join(lines) + "\n")
-        except OSError as error:
-            raise OutputError(f"{path}: the lexicon cannot be written: {error.strerror or error}") from error
+        return "\n".join(lines) + "\n"
 
     @classmethod
     def load(cls, path: str | Path) -> Lexicon:

@@ -1,0 +1,97 @@
+"""What `bertworks pretrain` and `bertworks distill` tell the user."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+from bertworks.cli import training
+from bertworks.cli.console import duration, print_json, print_note, print_result
+from bertworks.cli.training import TrainingProgress, short, speaks
+
+if TYPE_CHECKING:
+    from bertworks.train.run import Finished, Planned, RunOptions
+
+
+def follow(options: RunOptions, *, json: bool, quiet: bool) -> None:
+    """Run, and tell what happens."""
+    from bertworks.train import run
+
+    if not speaks():
+        quiet, json = True, False
+    silent = quiet or json
+    results: list[Finished] = []
+
+    def other(event: Any, progress: TrainingProgress) -> None:
+        if isinstance(event, run.Planned):
+            _tell_plan(event, quiet=silent)
+            progress.begin(event.plan)
+        elif isinstance(event, run.Finished):
+            results.append(event)
+
+    training.follow(
+        lambda stop: run.pretrain(options, stop=stop),
+        other,
+        begins=run.Planned,
+        again=shlex.join(["bertworks", options.command, str(options.corpus), "-o", str(options.output)]),
+        quiet=quiet,
+        silent=silent,
+    )
+    for result in results:
+        _tell_result(result, json=json, quiet=quiet)
+
+
+def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
+    from bertworks.train.figures import beats, in_words, steps
+
+    if json:
+        print_json(
+            {
+                "output": str(result.directory),
+                "already_finished": result.already,
+                "steps": result.steps,
+                "seconds": round(result.seconds, 3),
+                "metrics": dict(result.metrics),
+                "baseline": dict(result.baseline),
+            }
+        )
+        return
+    if quiet:
+        return
+    if result.already:
+        print_result(f"{result.directory}: this run is finished already, after {steps(result.steps)}; nothing to do")
+        return
+    print_result(f"{result.directory}: {steps(result.steps)} in {duration(result.seconds)}")
+    if result.metrics:
+        print_result(f"held-out text: {in_words(result.metrics)}")
+    print_result(f"report: {result.directory / 'report.html'}")
+    if not beats(result.metrics, result.baseline):
+        print_note("the model has not learnt more than how frequent words are yet: give it a larger budget")
+
+
+def _tell_plan(event: Planned, *, quiet: bool) -> None:
+    if quiet:
+        return
+    from bertworks.train.figures import in_words, steps
+
+    plan = event.plan
+    print_result(f"model      {event.model}, {short(plan.parameters)} parameters")
+    print_result(f"corpus     {event.corpus}")
+    if plan.tokens_per_second is not None and plan.seconds is not None:
+        rate = plan.flops_per_second or 0.0
+        print_result(f"speed      {plan.tokens_per_second:,.0f} tokens/s, {rate / 1e9:,.1f} GFLOP/s (measured)")
+    print_result(
+        f"training   {steps(plan.steps)} of {plan.batch_tokens:,.0f} tokens: {short(plan.tokens)} tokens, "
+        f"{plan.epochs:.2f} epochs, {plan.flops:.2e} FLOPs ({short(plan.flops_per_token)} a token)"
+    )
+    if event.baseline:
+        print_result(f"baseline   guessing by word frequency alone: {in_words(event.baseline)} on held-out text")
+    if event.teacher:
+        print_result(f"teacher    {in_words(event.teacher)} on held-out text")
+    if plan.first_step:
+        print_result(f"resumed    after step {plan.first_step:,}")
+    if plan.seconds is not None:
+        end = time.strftime("%H:%M", time.localtime(time.time() + plan.seconds))
+        left = " left" if plan.first_step else ""
+        print_result(f"expected   {duration(plan.seconds)}{left}, done at about {end}")

@@ -1,0 +1,76 @@
+"""Values of a record as labels and numbers: what a csv spells, what JSON has, what a parquet's numbers stand for."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from bertworks.data.labelled.examples import Place
+from bertworks.data.tables import Parquet, Table
+from bertworks.errors import DataError
+
+HUGGING_FACE = b"huggingface"  # the key of what the `datasets` library writes beside a parquet's schema
+NO_CLASS = -1  # how that library spells a label that is not there
+
+ClassNames = Mapping[str, list[str]]
+"""The names that a column's numbers stand for, by column."""
+
+
+def error_at(place: Place, message: str) -> DataError:
+    """The error for one example."""
+    return DataError(message, path=place.path, line=place.line)
+
+
+def label_of(value: Any, column: str, place: Place, names: list[str] | None = None) -> str | None:
+    """A class name as it is written; None where there is none. A number is spelled without a fraction of nothing."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if names is not None and isinstance(value, int) and not isinstance(value, bool):
+        if value == NO_CLASS:
+            return None
+        if not 0 <= value < len(names):
+            raise error_at(place, f"the label {value} in {column!r} has no name: the file names {len(names)} classes")
+        return names[value]
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, bool | int):
+        return str(value)
+    raise error_at(place, f"the column {column!r} holds {value!r:.60}, which is no label")
+
+
+def number_of(value: Any, column: str, place: Place) -> float | None:
+    """A finite number; None where there is none."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        message = f"the column {column!r} holds {value!r:.60}, not a number; choose another with --label-column"
+        raise error_at(place, message) from None
+    if not math.isfinite(number):
+        raise error_at(place, f"the column {column!r} holds {value!r}, which is no finite number")
+    return number
+
+
+def class_names(table: Table) -> dict[str, list[str]]:
+    """Names of classes that the `datasets` library put into a parquet file, for numbers and for lists of numbers."""
+    if not isinstance(table, Parquet):
+        return {}
+    try:
+        features = json.loads(table.metadata[HUGGING_FACE])["info"]["features"]
+        found = {}
+        for column, feature in features.items():
+            inner = feature.get("feature", feature) if isinstance(feature, dict) else feature
+            if isinstance(inner, list):  # an older spelling of a list
+                inner = inner[0]
+            if isinstance(inner, dict) and inner.get("_type") == "ClassLabel" and inner.get("names"):
+                found[column] = [str(name) for name in inner["names"]]
+        return found
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # not there, or not as that library writes it
+        return {}

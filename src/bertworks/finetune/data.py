@@ -1,0 +1,95 @@
+"""From files to examples: read, split where there is no development file, and fingerprinted.
+
+The fingerprint is of the examples, not of the files: it says whether a resumed run would see the same rows, whatever the
+files are called now and whatever was said about how to read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from bertworks.data.labelled.examples import Example, SimilarityExample
+from bertworks.data.labelled.options import LabelledData
+from bertworks.data.labelled.read import read
+from bertworks.data.labelled.split import split
+from bertworks.errors import DataError, UsageError
+from bertworks.finetune.config import DataSection, RunSection
+from bertworks.finetune.defaults import DEV_FRACTION
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunData:
+    """What a run is trained on and judged by."""
+
+    train: list[Example]
+    dev: list[Example]
+    test: list[Example]
+    understood: tuple[str, ...]
+    """Sentences on how the files were read."""
+    split: bool
+    """Whether the development examples are a part of the training file."""
+
+    @property
+    def sha256(self) -> str:
+        """Of all examples, in their order."""
+        digest = hashlib.sha256()
+        for part in (self.train, self.dev, self.test):
+            for example in part:
+                digest.update(repr(_content(example)).encode("utf-8", "surrogatepass"))
+            digest.update(b"|")
+        return digest.hexdigest()
+
+
+def read_data(run: RunSection, section: DataSection) -> RunData:
+    """The examples of a run. Problems are told with file and line."""
+    if run.dev is not None and section.dev_fraction is not None:
+        raise UsageError("give --dev or --dev-fraction, not both")
+    read_files = {
+        name: _read(path, run, section)
+        for name, path in (("train", run.train), ("dev", run.dev), ("test", run.test))
+        if path is not None
+    }
+    understood = [line for found in read_files.values() for line in _told(found)]
+    train, dev = read_files["train"].examples, read_files["dev"].examples if "dev" in read_files else []
+    splits = run.dev is None and any(_can_be_judged(example) for example in train)
+    if splits:
+        fraction = section.dev_fraction or DEV_FRACTION
+        train, dev = split(train, fraction, run.seed)
+        understood.append(
+            f"{len(dev):,} of {len(train) + len(dev):,} examples ({fraction:.0%}) are kept for evaluation, "
+            f"{len(train):,} are trained on"
+        )
+        if not train or not dev:
+            raise DataError(
+                f"has too few examples to keep {fraction:.0%} of them for evaluation; give a file with --dev",
+                path=run.train,
+            )
+    test = read_files["test"].examples if "test" in read_files else []
+    return RunData(train=train, dev=dev, test=test, understood=tuple(understood), split=splits)
+
+
+def _can_be_judged(example: Example) -> bool:
+    """Single texts teach similarity, but nobody knows what they are similar to."""
+    return not isinstance(example, SimilarityExample) or len(example.texts) > 1
+
+
+def _read(path: str, run: RunSection, section: DataSection) -> LabelledData:
+    found = read(Path(path), run.task, section.options)
+    if not found.examples:
+        raise DataError("has no examples", path=path)
+    return found
+
+
+def _told(found: LabelledData) -> Iterable[str]:
+    yield from found.understood
+    for error in found.bad:
+        yield f"left out: {error}"
+
+
+def _content(example: Example) -> tuple[Any, ...]:
+    """Everything but the place."""
+    return tuple(getattr(example, f.name) for f in fields(example) if f.name != "place")

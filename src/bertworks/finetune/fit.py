@@ -1,0 +1,233 @@
+"""One fine-tuning in memory: examples and a pretrained model in, trained weights and predictions out.
+
+    attach (head)  ->  encode, once  ->  adapt (freeze, adapters)  ->  the loop, with evaluations  ->  merge, finish
+
+It is a generator of events and prints nothing. Without a directory nothing is written. With one, checkpoints and
+`metrics.jsonl` go there, and a training that was stopped at any moment goes on from its last checkpoint, to the same
+result: head, order of the examples and dropout are functions of the seed.
+
+    data = TrainingData(train, dev, window=256)
+    for event in fit(task, data, model, tokenizer, suited(task, len(train), model), seed=0):
+        …
+    event.model, event.evaluated.figures                   # the last one is `Fitted`
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bertworks.config import to_dict
+from bertworks.errors import UsageError
+from bertworks.finetune import lora
+from bertworks.finetune.adapt import adapt, unfreezing
+from bertworks.finetune.config import FinetuneConfig
+from bertworks.finetune.defaults import evaluation_every
+from bertworks.finetune.events import Begun, FitEvent, Fitted, Note, Stepped, Stopped
+from bertworks.finetune.feed import Feed
+from bertworks.models.model import Model
+from bertworks.tasks.attach import attach
+from bertworks.tasks.base import Evaluated, Task, Units
+from bertworks.tasks.run import evaluate_model
+from bertworks.text.tokenizer import Tokenizer
+from bertworks.train.config import EvaluationConfig
+from bertworks.train.directory import CHECKPOINTS
+from bertworks.train.log import StepLog, read_metrics, resumable
+from bertworks.train.loop import train
+from bertworks.train.optim import trained_parameters
+from bertworks.train.parallel import Parallel
+from bertworks.train.state import Saved
+
+
+class TrainingData:
+    """Examples to train on and examples to judge by, encoded when they are first asked for and then never again."""
+
+    def __init__(self, train: Sequence[Any], dev: Sequence[Any] = (), *, window: int) -> None:
+        self.train, self.dev = train, dev
+        self.window = window
+        """The longest sequence, special tokens included."""
+        self._encoded: tuple[Units, Units | None] | None = None
+
+    def encoded(self, task: Task[Any, Any], tokenizer: Tokenizer) -> tuple[Units, Units | None]:
+        """Units to train on and units to judge by. Every training of one data set has the same task and tokenizer."""
+        if self._encoded is None:
+            if not self.train:
+                raise UsageError("there are no examples to train on")
+            train = task.encode(self.train, tokenizer, window=self.window, training=True)
+            dev = task.encode(self.dev, tokenizer, window=self.window, training=False) if self.dev else None
+            self._encoded = (train, dev)
+        return self._encoded
+
+    def cut(self, task: Task[Any, Any], tokenizer: Tokenizer) -> str | None:
+        """A sentence where training texts are probably cut; windows over words and contexts lose nothing."""
+        units, _ = self.encoded(task, tokenizer)
+        full = int((np.diff(units.starts) >= self.window).sum())
+        if not full or task.name in ("tag", "qa"):
+            return None
+        return (
+            f"{full:,} of {len(units.starts) - 1:,} training sequences fill the window of {self.window} tokens; what is "
+            "longer is cut while training (data.max_length), and read whole, window by window, when predicting"
+        )
+
+
+def fit(
+    task: Task[Any, Any],
+    data: TrainingData,
+    model: Model,
+    tokenizer: Tokenizer,
+    config: FinetuneConfig,
+    *,
+    seed: int = 0,
+    parallel: Parallel | None = None,
+    directory: Path | None = None,
+    track: Sequence[str] = (),
+    stop: threading.Event | None = None,
+) -> Iterator[FitEvent]:
+    """Train a copy of `model`; the last event is `Fitted`, or `Stopped` where `stop` was set."""
+    parallel = parallel or Parallel()
+    started = time.monotonic()
+    torch.manual_seed(seed)
+    model = copy.deepcopy(model).requires_grad_(True)  # its tensors may be a file's own memory
+    tokenizer = attach(task, model, tokenizer)
+    units, dev_units = data.encoded(task, tokenizer)
+    adapt(model, config.method)
+    model.to(parallel.device)
+    feed = Feed(
+        task,
+        units,
+        batch_size=config.train.batch_size,
+        epochs=config.train.epochs,
+        seed=seed,
+        micro_tokens=config.train.micro_tokens,
+        device=parallel.device.type,
+    )
+    judge = None if dev_units is None else _Judge(task, data.dev, dev_units, config.train.evaluation)
+    training = replace(config.train, evaluation=_evaluation(config.train.evaluation, feed, dev_units))
+    saved = _saved(directory, training.log_steps)
+    if saved is not None:
+        for note in saved.notes:
+            yield Note(note)
+        if judge is not None and saved.best is not None:
+            judge.best = saved.best.value
+    size = (_count(model.parameters()), _count(trained_parameters(model).values()))
+    done = saved.step if saved is not None else 0
+    yield Begun(
+        seed=seed,
+        steps=feed.total_steps,
+        first_step=done,
+        num_examples=len(data.train),
+        num_units=len(units),
+        num_tokens=int(units.num_tokens.sum()),
+        evaluation_steps=0 if judge is None else training.evaluation.steps or 0,
+        parameters=size[0],
+        trained_parameters=size[1],
+    )
+    settings = {**to_dict(config), "fit": {"seed": seed}}
+    log = StepLog(directory, settings, feed.seen, every=training.log_steps, main=parallel.main, after=done, track=track)
+    best_step = saved.best.step if saved is not None and saved.best is not None else None
+    stopped = False
+    try:
+        for report in train(
+            model,
+            task,
+            feed,
+            training,
+            total_steps=feed.total_steps,
+            seed=seed,
+            parallel=parallel,
+            directory=None if directory is None else directory / CHECKPOINTS,
+            settings=settings,
+            state=saved,
+            evaluate=judge,
+            before_step=unfreezing(model, config.method, feed.total_steps),
+            stop=stop,
+        ):
+            done, stopped = report.step, report.stopped
+            if judge is not None and judge.improved:
+                best_step, judge.improved = done, False
+            loss = sum(task.weights[name] * value for name, value in report.losses.items())
+            yield Stepped(report=report, loss=loss, rate=log.step(report, loss))
+    finally:
+        log.close()
+    parallel.release()
+    if stopped:
+        yield Stopped(step=done, total_steps=feed.total_steps, directory=directory)
+        return
+    model.requires_grad_(True)
+    lora.merge(model)
+    model.eval()
+    evaluated = None if judge is None else judge.result(model)
+    lines = read_metrics(directory) if directory is not None else []
+    seconds = max((line.get("seconds", 0.0) for line in lines), default=time.monotonic() - started)
+    yield Fitted(
+        seed=seed,
+        task=task.finish(model),
+        model=model,
+        tokenizer=tokenizer,
+        evaluated=evaluated,
+        steps=done,
+        best_step=best_step if training.evaluation.keep == "best" else None,
+        seconds=seconds,
+        parameters=size[0],
+        trained_parameters=size[1],
+        lines=lines,
+    )
+
+
+class _Judge:
+    """Evaluates, and remembers the predictions of the weights that will be kept, so that they need not be made again."""
+
+    def __init__(self, task: Task[Any, Any], examples: Sequence[Any], units: Units, config: EvaluationConfig) -> None:
+        self.task, self.examples, self.units, self.config = task, examples, units, config
+        self.best: float | None = None
+        self.improved = False
+        self.kept: Evaluated[Any] | None = None
+
+    def __call__(self, module: nn.Module) -> Mapping[str, float]:
+        assert isinstance(module, Model)
+        evaluated = evaluate_model(self.task, module, self.examples, units=self.units)
+        value = evaluated.figures.get(self.config.metric, math.nan)
+        lowest = self.config.goal == "lowest"
+        if math.isfinite(value) and (self.best is None or (value < self.best if lowest else value > self.best)):
+            self.best, self.improved = value, True
+            self.kept = evaluated
+        elif self.config.keep == "last":
+            self.kept = evaluated
+        return evaluated.figures
+
+    def result(self, model: Model) -> Evaluated[Any]:
+        """Of the weights that were kept."""
+        if self.kept is None:  # they come from before the training was stopped, or none was ever judged
+            self.kept = evaluate_model(self.task, model, self.examples, units=self.units)
+        return self.kept
+
+
+def _evaluation(config: EvaluationConfig, feed: Feed, dev: Units | None) -> EvaluationConfig:
+    """With the number of steps between evaluations, where the settings leave it open."""
+    if config.steps is not None or dev is None:
+        return config
+    every = evaluation_every(
+        feed.steps_per_epoch,
+        feed.total_steps,
+        train_tokens=int(feed.lengths.sum()),
+        dev_tokens=int(dev.num_tokens.sum()),
+    )
+    return replace(config, steps=every)
+
+
+def _saved(directory: Path | None, log_steps: int) -> Saved | None:
+    return None if directory is None else resumable(directory, directory / CHECKPOINTS, log_steps)
+
+
+def _count(parameters: Any) -> int:
+    return sum(parameter.numel() for parameter in parameters)

@@ -1,0 +1,57 @@
+"""`bertworks.json`: what a fine-tuned directory says about itself beyond what Hugging Face's files can.
+
+    {"version": 1, "task": {…}, "decision": {…}, "window": 256}
+
+`task` are the settings that make the task again (`tasks.from_settings`), `decision` what was settled on development
+examples (a temperature, a no-answer threshold), `window` the longest sequence that the model was fine-tuned with. A
+directory without this file still predicts what its head says; it only knows no temperature and no threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bertworks.errors import CheckpointError
+from bertworks.hub.files import read_object, write_json
+
+FILE = "bertworks.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedTask:
+    """The content of the file."""
+
+    task: Mapping[str, Any]
+    decision: Mapping[str, Any] = field(default_factory=dict)
+    window: int | None = None
+
+
+def write_task(directory: str | Path, saved: SavedTask) -> None:
+    """Write the file into a model directory; entries of others' making stay."""
+    path = Path(directory) / FILE
+    others = read_object(path) if path.exists() else {}
+    ours = {"version": VERSION, "task": dict(saved.task), "decision": dict(saved.decision), "window": saved.window}
+    write_json(path, {**others, **ours})
+
+
+def read_task(directory: str | Path) -> SavedTask | None:
+    """What the directory says about its task; None where it says nothing."""
+    path = Path(directory) / FILE
+    if not path.exists():
+        return None
+    content = read_object(path)
+    if "task" not in content:
+        return None
+    version, task, decision = content.get("version"), content["task"], content.get("decision") or {}
+    if version != VERSION:
+        raise CheckpointError(f"{path} has the version {version!r}; this Bertworks reads version {VERSION}: update it")
+    if not isinstance(task, dict) or not isinstance(decision, dict):
+        raise CheckpointError(f"{path} must hold objects under 'task' and 'decision'")
+    window = content.get("window")
+    if window is not None and (not isinstance(window, int) or window < 1):
+        raise CheckpointError(f"{path} has window = {window!r}; it must be a number of tokens")
+    return SavedTask(task=task, decision=decision, window=window)

@@ -1,0 +1,132 @@
+"""Probabilities that mean what they say: temperatures, thresholds, and how far off they are.
+
+A *temperature* divides the logits before the softmax, so that the probabilities fit labelled rows best (Guo et al. 2017);
+it never changes which class wins. A *threshold* per label says from which probability on a label is given, chosen for the
+best F1. *Reliability* compares confidence with the share of right answers, bin by bin.
+
+Legend: N rows, C classes or labels, K bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bertworks.errors import UsageError
+
+Floats = NDArray[np.float64]
+
+TEMPERATURES = (0.5, 10.0)
+"""Allowed temperatures. A few rows that are all right would ask for 0, and promise certainty ever after."""
+
+
+def softmax(logits: ArrayLike, temperature: float = 1.0) -> Floats:
+    """(…, C) logits -> probabilities over the last axis."""
+    scores = np.asarray(logits, np.float64) / temperature
+    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Floats = scores / scores.sum(axis=-1, keepdims=True)
+    return result
+
+
+def sigmoid(logits: ArrayLike, temperature: float = 1.0) -> Floats:
+    """Logits of any shape -> probabilities, each by itself."""
+    half = np.asarray(logits, np.float64) / (2.0 * temperature)
+    result: Floats = 0.5 * (1.0 + np.tanh(half))  # which never overflows
+    return result
+
+
+def log_loss(logits: ArrayLike, truth: NDArray[np.integer], temperature: float = 1.0) -> float:
+    """Mean negative log-likelihood of the true classes (N,) under logits (N, C)."""
+    scores = np.asarray(logits, np.float64) / temperature
+    top = scores.max(axis=1)
+    normaliser = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))  # (N,)
+    return float(np.mean(normaliser - scores[np.arange(len(scores)), truth]))
+
+
+def fit_temperature(logits: ArrayLike, truth: NDArray[np.integer]) -> float:
+    """The temperature with the lowest log loss on labelled rows; 1.0 where there are none.
+
+    The loss is convex in 1 / temperature; its slope changes sign once, which halving finds.
+    """
+    scores = np.asarray(logits, np.float64)
+    if len(scores) == 0:
+        return 1.0
+    true = float(scores[np.arange(len(scores)), truth].mean())
+
+    def slope(inverse: float) -> float:
+        return float((softmax(scores, 1.0 / inverse) * scores).sum(axis=1).mean()) - true
+
+    low, high = 1.0 / TEMPERATURES[1], 1.0 / TEMPERATURES[0]
+    if slope(low) >= 0.0:
+        return TEMPERATURES[1]
+    if slope(high) <= 0.0:
+        return TEMPERATURES[0]
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
+    return 2.0 / (low + high)
+
+
+def fit_thresholds(probabilities: ArrayLike, truth: ArrayLike) -> Floats:
+    """(C,): per label, the probability from which on to give it, for the best F1 on labelled rows; both (N, C).
+
+    It lies half-way between two rows; of several equally good ones, nearest to 0.5. A label that no row has gets 0.5.
+    """
+    values, true = np.asarray(probabilities, np.float64), np.asarray(truth, np.bool_)
+    if values.shape != true.shape or values.ndim != 2:
+        raise UsageError(
+            f"thresholds need probabilities and truth of one shape (N, C), got {values.shape}, {true.shape}"
+        )
+    return np.array([_threshold(values[:, label], true[:, label]) for label in range(values.shape[1])], np.float64)
+
+
+def _threshold(values: Floats, true: NDArray[np.bool_]) -> float:
+    positives = int(true.sum())
+    if positives == 0:
+        return 0.5
+    order = np.argsort(-values, kind="stable")
+    descending = values[order]
+    given = np.arange(1, len(values) + 1)
+    f1 = 2 * np.cumsum(true[order]) / (given + positives)  # (N,): of giving the label to the first k rows
+    following = np.append(descending[1:], 0.0)
+    f1[:-1][descending[:-1] == following[:-1]] = -1.0  # equal probabilities cannot be parted
+    cuts = ((descending + following) / 2)[f1 >= f1.max() - 1e-12]
+    return float(cuts[np.abs(cuts - 0.5).argmin()])
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """K bins of equal width over confidences from 0 to 1; empty bins have 0 in all three."""
+
+    edges: Floats
+    """(K + 1,)"""
+    confidence: Floats
+    """(K,): the mean confidence of the rows in each bin."""
+    accuracy: Floats
+    """(K,): the share of them that were right."""
+    counts: NDArray[np.int64]
+    """(K,)"""
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: how far confidence is from accuracy, on average over rows."""
+        total = self.counts.sum()
+        return float((np.abs(self.confidence - self.accuracy) * self.counts).sum() / total) if total else 0.0
+
+
+def reliability(confidence: ArrayLike, correct: ArrayLike, num_bins: int = 10) -> Reliability:
+    """Confidence (N,), 0 to 1, against right and wrong (N,)."""
+    values, right = np.asarray(confidence, np.float64), np.asarray(correct, np.float64)
+    if values.shape != right.shape:
+        raise UsageError(f"confidence and correctness must have one shape, got {values.shape} and {right.shape}")
+    bins = np.minimum((values * num_bins).astype(np.int64), num_bins - 1)
+    counts = np.bincount(bins, minlength=num_bins)
+    per_bin = np.maximum(counts, 1)
+    return Reliability(
+        edges=np.linspace(0.0, 1.0, num_bins + 1),
+        confidence=np.bincount(bins, values, num_bins) / per_bin,
+        accuracy=np.bincount(bins, right, num_bins) / per_bin,
+        counts=counts,
+    )

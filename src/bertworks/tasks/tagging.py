@@ -1,0 +1,295 @@
+"""Tagging: a tag for every word (Devlin et al. 2019, section 5.3: named entities; parts of speech).
+
+The model reads each word at one of its tokens: the first, as BERT does; the last where the model reads forward only
+(GPT), since nothing before it has seen the word whole. Loss and prediction are there and nowhere else, so that every word
+has exactly one tag, however many tokens it has; a word of which the tokenizer keeps nothing gets the unknown token.
+
+A long text is cut into windows that overlap. Each word is read in the one window that shows it with most text on both
+sides (`bertworks.text.windows`), in training and in prediction; no word is left out.
+
+Tags that stand for spans are learned and predicted in BIO (`bertworks.tasks.tags`); spans are given as characters of the
+original text. Each word's tag is the likeliest by itself, as in `transformers`. Left out: a CRF over the tags.
+
+Legend: U units, W words read, C tags, R words read in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from bertworks.data.labelled.examples import TaggedExample
+from bertworks.data.pretraining.flat import ranges
+from bertworks.errors import ConfigError, DataError, did_you_mean
+from bertworks.hub.families import new_head
+from bertworks.models.config import HeadConfig
+from bertworks.models.model import Model
+from bertworks.objectives.base import Batch, Loss
+from bertworks.tasks.base import Chosen, Decision, TaskName, Units
+from bertworks.tasks.metrics import classification, entities
+from bertworks.tasks.metrics.calibration import fit_temperature, softmax
+from bertworks.tasks.predictions import SpanPrediction, TagPrediction
+from bertworks.tasks.tags import Scheme, is_readable, labels_of, recognise, spans_of, to_bio
+from bertworks.tasks.units import Runs, frame_texts, pack_units, room_for, split_by, units_of
+from bertworks.tasks.words import joined
+from bertworks.text.tokenizer import Tokenizer
+from bertworks.text.windows import windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tagging:
+    """Words with tags; `for_examples` finds out labels and scheme."""
+
+    labels: tuple[str, ...]
+    """What the model tells apart: O, B-X, I-X …, or the plain tags."""
+    scheme: Scheme
+    """How the examples' tags are written; predictions are BIO, or plain."""
+    overlap: int = 64
+    """Tokens that neighbouring windows of a long text share; less where the window is small."""
+
+    @classmethod
+    def for_examples(
+        cls,
+        name: str,
+        examples: Sequence[TaggedExample],
+        *,
+        dev: Sequence[TaggedExample] | None = None,
+        scheme: Scheme | None = None,
+        overlap: int = 64,
+    ) -> Self:
+        """The labels are the training examples'; the scheme, too, unless it is said."""
+        tags = [_known_tags(example) for example in examples]
+        scheme = scheme or recognise(tags)
+        for example, sequence in zip(examples, tags, strict=True):
+            _check_readable(example, sequence, scheme)
+        labels = labels_of(tags, scheme)
+        if not labels:
+            raise ConfigError("there is not a single tagged word among the training examples")
+        return cls(labels=labels, scheme=scheme, overlap=overlap)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The task whose `settings()` these are."""
+        fields = {key: value for key, value in settings.items() if key != "task"}
+        return cls(**fields | {"labels": tuple(fields["labels"])})
+
+    def settings(self) -> dict[str, Any]:
+        return {"task": self.name, **asdict(self), "labels": list(self.labels)}
+
+    @property
+    def name(self) -> TaskName:
+        return "tag"
+
+    @property
+    def metric(self) -> str:
+        return "accuracy" if self.scheme == "plain" else "f1"
+
+    @property
+    def whole_steps(self) -> bool:
+        return False
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {"tag": 1.0}
+
+    def head(self, model: Model) -> HeadConfig:
+        return new_head(model.config, "tag", len(self.labels))
+
+    def finish(self, model: Model) -> Self:
+        return self
+
+    # -- examples to units ---------------------------------------------------------------------------------------------
+
+    def check(self, examples: Sequence[TaggedExample]) -> None:
+        known = set(self.labels)
+        for example in examples:
+            tags = _known_tags(example)
+            _check_readable(example, tags, self.scheme)
+            for word, written, tag in zip(example.words, tags, to_bio(tags, self.scheme), strict=True):
+                if tag not in known:
+                    raise DataError(
+                        f"the word {word!r} has the tag {written!r}, which no training example has"
+                        f"{did_you_mean(tag, self.labels)}; known: {', '.join(self.labels)}",
+                        path=example.place.path,
+                        line=example.place.line,
+                    )
+
+    def encode(self, examples: Sequence[TaggedExample], tokenizer: Tokenizer, *, window: int, training: bool) -> Units:
+        """Arrays: `places` (W,) of the tokens at which words are read, in their sequences; `bounds` (U + 1,) of each
+        unit's among them; `targets` (W,), the tags' numbers, for training. An example's words come in order.
+        """
+        if training:
+            self.check(examples)
+        room = room_for(tokenizer.template, window, pair=False, least=2)
+        before = len(tokenizer.template.single.prefix)
+        forward_only = class_token_is_last(tokenizer)
+        ids, owners, places = [], [], []
+        encodings = tokenizer.encode_words_batch([example.words for example in examples], special=False)
+        for number, encoding in enumerate(encodings):
+            at_word = _read_tokens(encoding.words, last=forward_only)
+            for shown in windows(len(encoding), room, min(self.overlap, room // 4)):
+                owners.append(number)
+                ids.append(encoding.ids[shown.start : shown.stop])
+                read = np.flatnonzero(at_word[shown.keep_start : shown.keep_stop])
+                places.append(read + (before + shown.keep_start - shown.start))
+        sequences = frame_texts(tokenizer.template, runs_of(ids))
+        arrays: dict[str, NDArray[Any]] = {
+            "places": np.concatenate([np.zeros(0, np.int64), *places]),
+            "bounds": np.cumsum([0, *map(len, places)]),
+        }
+        if training:
+            arrays["targets"] = self._targets(examples)
+        return units_of(sequences, owners, arrays=arrays)
+
+    def _targets(self, examples: Sequence[TaggedExample]) -> NDArray[np.int64]:
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        tags = (tag for example in examples for tag in to_bio(_known_tags(example), self.scheme))
+        return np.fromiter((numbers[tag] for tag in tags), np.int64)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, rows: Chosen, progress: float) -> Batch:
+        arrays = rows.units.arrays
+        bounds = arrays["bounds"]
+        counts = bounds[rows.numbers + 1] - bounds[rows.numbers]  # (units chosen,)
+        chosen = ranges(bounds[rows.numbers], counts)  # (R,)
+        packed = pack_units(rows)
+        starts = np.array(packed.layout.starts, np.int64)
+        places = arrays["places"][chosen] + np.repeat(starts, counts)
+        targets = arrays.get("targets")
+        return Batch(
+            packed=packed,
+            counts={"tag": len(places)},
+            rows=packed.layout.rows(torch.from_numpy(places)),
+            tensors={} if targets is None else {"targets": torch.from_numpy(targets[chosen])},
+        )
+
+    def losses(self, module: Any, batch: Batch) -> dict[str, Loss]:
+        assert isinstance(module, Model)
+        targets = batch.tensors["targets"]  # (R,)
+        logits = module.logits(batch.packed, "tag", rows=batch.rows).float()  # (R, C)
+        return {
+            "tag": Loss(
+                sum=F.cross_entropy(logits, targets, reduction="sum"),
+                count=len(targets),
+                correct=(logits.argmax(dim=-1) == targets).sum(),
+            )
+        }
+
+    # -- after the model -----------------------------------------------------------------------------------------------
+
+    def outputs(self, model: Model, batch: Batch) -> list[NDArray[np.float32]]:
+        """Per unit (words read in it, C): logits."""
+        assert batch.rows is not None
+        logits = model.logits(batch.packed, "tag", rows=batch.rows).float()
+        return split_by(logits.cpu().numpy(), batch.rows.layout.lengths)
+
+    def decide(
+        self, examples: Sequence[TaggedExample], units: Units, outputs: Sequence[NDArray[np.float32]]
+    ) -> dict[str, Any]:
+        """`temperature`: of the probabilities of all words' tags."""
+        return {"temperature": fit_temperature(self._logits(outputs), self._targets(examples))}
+
+    def decode(
+        self,
+        examples: Sequence[TaggedExample],
+        units: Units,
+        outputs: Sequence[NDArray[np.float32]],
+        decision: Decision,
+    ) -> list[TagPrediction]:
+        logits = self._logits(outputs)  # (W, C): units come by example and window, words in order
+        numbers = logits.argmax(axis=1)
+        likely = softmax(logits, float(decision.get("temperature", 1.0))).max(axis=1, initial=0.0).tolist()
+        tags = [self.labels[number] for number in numbers.tolist()]
+        predictions, first = [], 0
+        for example in examples:
+            stop = first + len(example.words)
+            predictions.append(self._prediction(example, tuple(tags[first:stop]), tuple(likely[first:stop])))
+            first = stop
+        return predictions
+
+    def _logits(self, outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        return np.concatenate([np.zeros((0, len(self.labels)), np.float32), *outputs])
+
+    def _prediction(self, example: TaggedExample, tags: tuple[str, ...], likely: tuple[float, ...]) -> TagPrediction:
+        found = spans_of(tags, "plain" if self.scheme == "plain" else "bio")
+        spans: list[SpanPrediction] = []
+        if found:
+            text, offsets = joined(example.words)
+            if example.text is not None and example.offsets is not None:
+                text, offsets = example.text, example.offsets
+            for label, first, stop in found:
+                start, end = offsets[first][0], offsets[stop - 1][1]
+                chance = prod(likely[first:stop])  # each word's tag is chosen by itself
+                spans.append(SpanPrediction(label, start, end, text[start:end], chance, first, stop))
+        return TagPrediction(example.words, tags, likely, tuple(spans))
+
+    def measure(self, examples: Sequence[TaggedExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
+        """Spans: seqeval's `precision`, `recall`, `f1` and the words' `accuracy`; plain: `accuracy`, `f1_macro`."""
+        true = [to_bio(_known_tags(example), self.scheme) for example in examples]
+        names = sorted({tag for tags in true for tag in tags} | set(self.labels))
+        numbers = {name: number for number, name in enumerate(names)}
+        truth = np.fromiter((numbers[tag] for tags in true for tag in tags), np.int64)
+        guess = np.fromiter((numbers[tag] for prediction in predictions for tag in prediction.tags), np.int64)
+        accuracy = classification.accuracy(truth, guess)
+        if self.scheme == "plain":
+            macro = classification.per_label(truth, guess, len(names)).macro_f1
+            return {"accuracy": accuracy, "f1_macro": macro}
+        overall = entities.score(
+            [spans_of(tags, "bio") for tags in true], [spans_of(prediction.tags, "bio") for prediction in predictions]
+        ).overall
+        return {
+            "f1": overall.f1,
+            "precision": overall.precision,
+            "recall": overall.recall,
+            "accuracy": accuracy,
+        }
+
+
+def class_token_is_last(tokenizer: Tokenizer) -> bool:
+    """Whether the class token stands at the end of a text, as with models that read forward only (GPT)."""
+    suffix = tokenizer.template.single.suffix.ids
+    return tokenizer.cls_id is not None and suffix[-1:] == (tokenizer.cls_id,)
+
+
+def runs_of(parts: Sequence[NDArray[np.int32]]) -> Runs:
+    """Ids of many texts, or of parts of texts, one after the other."""
+    lengths = np.fromiter(map(len, parts), np.int64, count=len(parts))
+    return Runs(np.concatenate([np.zeros(0, np.int32), *parts]), lengths)
+
+
+def _read_tokens(words: NDArray[np.int32], *, last: bool) -> NDArray[np.bool_]:
+    """(tokens,): True at the first token of each word, or at its last."""
+    change = words[1:] != words[:-1]
+    edge = np.ones(min(len(words), 1), np.bool_)
+    return np.concatenate((change, edge) if last else (edge, change))
+
+
+def _known_tags(example: TaggedExample) -> tuple[str, ...]:
+    if example.tags is None:
+        raise DataError("the words have no tags", path=example.place.path, line=example.place.line)
+    if len(example.tags) != len(example.words):
+        raise DataError(
+            f"there are {len(example.words)} words but {len(example.tags)} tags; every word needs one",
+            path=example.place.path,
+            line=example.place.line,
+        )
+    return example.tags
+
+
+def _check_readable(example: TaggedExample, tags: Sequence[str], scheme: Scheme) -> None:
+    for word, tag in zip(example.words, tags, strict=True):
+        if not is_readable(tag, scheme):
+            raise DataError(
+                f"the word {word!r} has the tag {tag!r}, but tags in the scheme {scheme!r} are O or a letter and a "
+                "label, such as B-PER",
+                path=example.place.path,
+                line=example.place.line,
+            )

@@ -1,0 +1,144 @@
+"""Words with tags: CoNLL's columns, CoNLL-U, and tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertworks.data.labelled.conll import fields_of
+from tests.data.labelled.helpers import examples, parsed, refused, tabbed
+
+CONLL = """-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+-DOCSTART- -X- O O
+
+BRUSSELS NNP I-NP I-LOC
+1996-08-22 CD I-NP O
+"""
+
+
+def shown(found: list[Any]) -> list[tuple[Any, ...]]:
+    return [(example.words, example.tags) for example in found]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_conll_2003(tmp_path: Path, line_end: str) -> None:
+    data = parsed(tmp_path, "train.conll", CONLL.replace("\n", line_end), "tag")
+    assert shown(data.examples) == [
+        (("EU", "rejects"), ("I-ORG", "O")),
+        (("Peter",), ("I-PER",)),
+        (("BRUSSELS", "1996-08-22"), ("I-LOC", "O")),
+    ]
+    assert [example.group for example in data.examples] == ["1", "1", "2"]
+    assert [example.place.line for example in data.examples] == [3, 6, 9]
+    assert "word = column 1 (word), tag = column 4 (ner) of 4; 3 sentences; 5 words; 2 documents" in data.understood[0]
+
+
+def test_another_column(tmp_path: Path) -> None:
+    for column in ("pos", "2"):
+        assert examples(tmp_path, "a.conll", CONLL, "tag", label_column=column)[0].tags == ("NNP", "VBZ")
+    assert "there is no column 'poss' (did you mean 'pos'?)" in refused(
+        tmp_path, "a.conll", CONLL, "tag", label_column="poss"
+    )
+
+
+def test_two_columns_with_tabs_and_spaces_and_zero_for_outside(tmp_path: Path) -> None:
+    content = "Anna\tPER\nsover\t0\n\nIKEA    ORG\n.   0\n\n\n"
+    data = parsed(tmp_path, "train_corpus.txt", content, "tag")
+    assert shown(data.examples) == [(("Anna", "sover"), ("PER", "O")), (("IKEA", "."), ("ORG", "O"))]
+    assert "the tag 0 is read as O" in data.understood[0]
+
+
+def test_zero_among_numbers_stays(tmp_path: Path) -> None:
+    assert examples(tmp_path, "a.conll", "Anna 1\nsover 0\n", "tag")[0].tags == ("1", "0")
+
+
+def test_a_tsv_is_columns_too(tmp_path: Path) -> None:
+    content = tabbed("New York | B-LOC", "is | O") + "\n" + tabbed("# | O", "#tag | O")
+    assert shown(examples(tmp_path, "a.tsv", content, "tag")) == [
+        (("New York", "is"), ("B-LOC", "O")),
+        (("#", "#tag"), ("O", "O")),
+    ]
+
+
+def test_conll_u(tmp_path: Path) -> None:
+    rest = "_ | _ | 0 | root | _ | _"
+    content = (
+        "# newdoc id = a\n# text = vámonos al mar\n"
+        + tabbed(
+            "1-2 | vámonos | _ | _ | _ | _ | _ | _ | _ | _",
+            f"1 | vamos | ir | VERB | {rest}",
+            f"2 | nos | yo | PRON | {rest}",
+        )
+        + "\n# newdoc id = b\n"
+        + tabbed(f"1 | mar | mar | NOUN | {rest}", "1.1 | x | x | X | _ | _ | _ | _ | _ | _")
+    )
+    data = parsed(tmp_path, "es.conllu", content, "tag")
+    assert shown(data.examples) == [(("vamos", "nos"), ("VERB", "PRON")), (("mar",), ("NOUN",))]
+    assert [example.group for example in data.examples] == ["1", "2"]
+    assert examples(tmp_path, "es.conllu", content, "tag", label_column="lemma")[0].tags == ("ir", "yo")
+
+
+def test_numbered_words_and_comments(tmp_path: Path) -> None:
+    content = "#\thttp://x [2009]\n" + tabbed("1 | Anna | B-PER | O", "2 | in | O | O", "3 | Ulm | B-LOC | O")
+    found = examples(tmp_path, "a.tsv", content, "tag", label_column="3")
+    assert shown(found) == [(("Anna", "in", "Ulm"), ("B-PER", "O", "B-LOC"))]
+
+
+def test_bad_lines(tmp_path: Path) -> None:
+    content = "Anna PER\nbn\nsover 0\n\nIda PER\n"
+    message = refused(tmp_path, "a.txt", content, "tag")
+    assert message.startswith("a.txt:2: has 1 column (bn) where 2 are expected (one word per line")
+    data = parsed(tmp_path, "a.txt", content, "tag", skip_bad_rows=True)
+    assert shown(data.examples) == [(("Ida",), ("PER",))]  # a sentence with a bad line is left out whole
+    assert data.skipped == 1
+    assert "a.txt:2: has no word" in refused(tmp_path, "a.txt", "Anna\tPER\n\tO\n", "tag")
+    assert "has words only" in refused(tmp_path, "a.txt", "Anna\nsover\n", "tag")
+
+
+def test_words_and_texts_to_predict(tmp_path: Path) -> None:
+    assert shown(examples(tmp_path, "a.txt", "Anna\nsover\n\nIda\n", "tag", labelled=False)) == [
+        (("Anna", "sover"), None),
+        (("Ida",), None),
+    ]
+    found = examples(tmp_path, "a.txt", "Anna sover gott.\nIda är där nu.\nHej\n", "tag", labelled=False)
+    assert [example.text for example in found] == ["Anna sover gott.", "Ida är där nu.", "Hej"]
+    found = examples(tmp_path, "a.jsonl", '{"text": "Anna sover."}\n', "tag", labelled=False)
+    assert [example.text for example in found] == ["Anna sover."]
+
+
+def test_tables_of_sentences(tmp_path: Path) -> None:
+    rows = [{"id": 1, "tokens": ["Anna", "sover"], "ner_tags": ["PER", "O"]}, {"tokens": ["Hej"], "ner_tags": ["O"]}]
+    assert shown(examples(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)), "tag")) == [
+        (("Anna", "sover"), ("PER", "O")),
+        (("Hej",), ("O",)),
+    ]
+    content = 'sentence,word_labels\nAnna sover,"PER,O"\nHej,O\n'
+    assert shown(examples(tmp_path, "a.csv", content, "tag"))[0] == (("Anna", "sover"), ("PER", "O"))
+    rows[0]["ner_tags"] = ["PER"]
+    message = refused(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)), "tag")
+    assert "a.jsonl:1: has 2 words (tokens) and 1 tags (ner_tags)" in message
+
+
+def test_tables_of_words(tmp_path: Path) -> None:
+    content = "Sentence #,Word,POS,Tag\nSentence: 1,Anna,N,PER\n,sover,V,O\nSentence: 2,Hej,I,O\n"
+    assert shown(examples(tmp_path, "ner.csv", content, "tag")) == [
+        (("Anna", "sover"), ("PER", "O")),
+        (("Hej",), ("O",)),
+    ]
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zs")), min_size=1), min_size=2, max_size=5))
+def test_fields_are_what_was_written(fields: list[str]) -> None:
+    fields = [field for field in fields if not field.isspace()]
+    assert fields_of("\t".join(fields)) == fields
+    assert fields_of("  ".join(fields)) == fields

@@ -1,0 +1,135 @@
+"""Similarity: the losses worked by hand and beside `sentence-transformers`, the ranks, the kinds of examples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.data.labelled.examples import Place, SimilarityExample
+from bertworks.errors import DataError
+from bertworks.tasks import for_examples
+from bertworks.tasks.attach import attach
+from bertworks.tasks.base import Chosen, Units
+from bertworks.tasks.similarity import Similarity, cosent
+from tests.tasks import small
+from tests.tasks.small import make_model
+
+
+def example(*texts: str, score: float | None = None) -> SimilarityExample:
+    return SimilarityExample(texts=texts, score=score, place=Place("pairs.tsv", 4))
+
+
+def make(examples: list[SimilarityExample], **options: Any) -> Similarity:
+    task = for_examples("similarity", examples, **options)
+    assert isinstance(task, Similarity)
+    return task
+
+
+def test_the_kind_and_the_metric_are_those_of_the_examples() -> None:
+    scored, pairs, single = (small.similar(kind) for kind in ("scored", "pairs", "unlabelled"))
+    assert (make(scored).kind, make(scored).metric, make(scored).whole_steps) == ("scored", "spearman", True)
+    assert not make(scored, score_loss="cosine").whole_steps
+    assert (make(scored).lowest, make(scored).highest) == (0.0, 4.5)
+    assert (make(pairs).kind, make(pairs).metric) == ("pairs", "mrr")
+    assert (make(single).kind, make(single).metric) == ("unlabelled", "spearman")
+    assert make(single, dev=pairs).metric == "mrr"
+    assert make(pairs, dev=scored).metric == "spearman"
+
+
+def test_what_cannot_be_learned_is_refused_with_its_place() -> None:
+    with pytest.raises(DataError, match=r"pairs\.tsv:4: some examples have a score"):
+        make([example("a", "b", score=1.0), example("a", "b")])
+    with pytest.raises(DataError, match="all scores are 2"):
+        make([example("a", "b", score=2.0)] * 3)
+    with pytest.raises(DataError, match="this example has one text"):
+        make([example("a", "b", score=2.0), example("a", score=1.0)])
+    with pytest.raises(DataError, match="no score, which the kind 'scored' needs"):
+        make([example("a", "b")], kind="scored")
+    with pytest.raises(DataError, match="two are needed"):
+        make([example("a")]).check([example("a")])
+
+
+def test_loss_of_order_by_hand() -> None:
+    logits, targets = torch.tensor([0.5, -1.0, 2.0]), torch.tensor([0.0, 1.0, 1.0])
+    assert float(cosent(logits, targets)) == pytest.approx(math.log(1 + math.exp(1.5) + math.exp(-1.5)))
+    assert float(cosent(logits, torch.ones(3))) == 0.0
+
+
+def losses(task: Similarity, examples: list[SimilarityExample]) -> tuple[float, list[np.ndarray]]:
+    """The loss of all examples in one batch, and their vectors."""
+    model, tokenizer = make_model("bert")
+    attach(task, model, tokenizer)
+    units = task.encode(examples, tokenizer, window=40, training=True)
+    batch = task.prepare(Chosen(units, np.arange(len(units))), 0.0)
+    with torch.no_grad():
+        (loss,) = task.losses(model, batch).values()
+        return float(loss.sum) / loss.count, task.outputs(model, batch)
+
+
+class Given(torch.nn.Module):
+    """Stands for a `SentenceTransformer` whose vectors are known."""
+
+    def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return features
+
+
+@pytest.mark.parametrize("kind", ["pairs", "cosent", "cosine"])
+def test_losses_equal_sentence_transformers(kind: str) -> None:
+    from sentence_transformers import losses as peers
+
+    if kind == "pairs":
+        examples = [example(e.texts[0], e.texts[1], small.SENTENCES[n]) for n, e in enumerate(small.similar("pairs"))]
+        task = make(examples)
+        peer: Any = peers.MultipleNegativesRankingLoss(Given(), scale=20.0)
+        target = torch.zeros(0)
+    else:
+        examples = small.similar("scored")
+        task = make(examples, score_loss=kind)
+        peer = peers.CoSENTLoss(Given()) if kind == "cosent" else peers.CosineSimilarityLoss(Given())
+        target = torch.tensor([e.score / 4.5 for e in examples if e.score is not None])
+    ours, vectors = losses(task, examples)
+    sides = [torch.from_numpy(np.stack([v[side] for v in vectors])) for side in range(len(vectors[0]))]
+    theirs = float(peer([{"sentence_embedding": side} for side in sides], target))
+    assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_texts_are_found_again_through_dropout() -> None:
+    """Each text is there twice in a batch; in training mode the two differ, and the loss is not 0."""
+    examples = small.similar("unlabelled")
+    model, tokenizer = make_model("bert")
+    task = make(examples)
+    attach(task, model, tokenizer)
+    units = task.encode(examples, tokenizer, window=40, training=True)
+    assert units.num_tokens.sum() == 2 * task.encode(examples, tokenizer, window=40, training=False).num_tokens.sum()
+    batch = task.prepare(Chosen(units, np.arange(len(units))), 0.0)
+    with torch.no_grad():
+        for twin in task.outputs(model.eval(), batch):
+            np.testing.assert_allclose(twin[0], twin[1], atol=1e-5)
+        assert any(not np.allclose(twin[0], twin[1], atol=1e-2) for twin in task.outputs(model.train(), batch))
+
+
+def test_ranks_by_hand() -> None:
+    """Vectors on a circle: the anchor's own positive is nearest, or second to another's negative."""
+    task = make([example("a", "b"), example("c", "d", "e")])
+    angles = [(0, 10), (100, 130, 101)]
+    outputs = [
+        np.array([[math.cos(math.radians(a)), math.sin(math.radians(a))] for a in row], np.float32) for row in angles
+    ]
+    examples = [example("a", "b"), example("c", "d", "e")]
+    nothing: Any = Units(
+        ids=np.zeros(0, np.int32),
+        segments=None,
+        starts=np.zeros(1, np.int64),
+        first=np.zeros(1, np.int64),
+        owners=np.zeros(0, np.int64),
+    )
+    predictions = task.decode(examples, nothing, outputs, {})
+    assert [p.rank for p in predictions] == [1, 2]
+    assert predictions[0].similarity == pytest.approx(math.cos(math.radians(10)))
+    assert task.measure(examples, predictions) == {"accuracy": 0.5, "mrr": 0.75}
+    with pytest.raises(DataError, match="needs two"):
+        task.decode([example("a")], nothing, outputs[:1], {})
