@@ -3,7 +3,7 @@
     python -m benchmarks.distill --minutes 20 [--threads 2] [--write-docs]
 
 The corpus (Wikipedia, novels, reviews; cut by MiniLM's own tokenizer) has no labelled text and nothing of STS-B. Judged:
-Spearman's correlation on STS-B's dev set, of the teacher, of the student before training (every other layer of the
+Spearman's correlation on STS-B's dev set, of the teacher, of the student before training (every second layer of the
 teacher) and after it; and texts a second on SST-2, teacher and student in turn, in one process with equal threads.
 """
 
@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine, matmul_probe
+from benchmarks.judge import sst2_rows
 from benchmarks.options import ROOT, add_places, command_line
 from benchmarks.report import table, write_json
-from benchmarks.study import CACHE, ENGLISH, run, run_to_end, spread, sst2_rows
+from benchmarks.studies import ENGLISH
+from benchmarks.study import CACHE, run, run_to_end, spread
 
 TEACHER, SIZE = "minilm", "3x384x12"
 SETTINGS = ("data.sequence_length=64", "train.batch_tokens=4096", "train.optimizer.learning_rate=5e-4")

@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import describe_machine
+from benchmarks.judge import judge
 from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.report import table, write_json
-from benchmarks.study import HELD_OUT_TOKENS, Variant, corpus_directory, judge, spread, train
+from benchmarks.studies import HELD_OUT_TOKENS, Variant
+from benchmarks.study import corpus_directory, spread, train
 
 CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
 OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.process import memory_mebibytes, thread_environment
 from benchmarks.report import table, write_json
 from benchmarks.study import spread
+
+if TYPE_CHECKING:
+    from bertworks.tasks.base import TaskName
 
 MODEL = "minilm"
 OURS, THEIRS = "bertworks", "transformers"
@@ -41,7 +44,7 @@ class Set:
     """A data set: its files, the task, how long, and the figure that counts."""
 
     title: str
-    task: str
+    task: TaskName
     train: str
     dev: str
     epochs: float

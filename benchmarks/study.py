@@ -6,19 +6,17 @@
 
 A study is a table of variants: a recipe and the settings that differ. Every run gets the same time (`--seconds`, which it
 turns into steps itself) or sees the same number of tokens (`--tokens`, which does not depend on what else the machine
-does), and is judged in the same way whatever it was trained on:
+does), and is judged in the same way (`judge`). The tables are in `studies`.
 
-    accuracy, loss   masked tokens (15 %) of held-out documents in pieces of 128 tokens
-    bits a byte      the loss over the bytes of the masked text, which compares tokenizers too
-    SST-2            dev accuracy of a logistic regression on the frozen mean-pooled last layer
-
-Runs that are already in the JSON file are not repeated, so that a study can be done in pieces. With `--seconds` nothing
+Runs that are already in the JSON file, with the same recipe, settings and threads, are not repeated, so that a study can
+be done in pieces. With `--seconds` nothing
 else should run on the same cores; the processor time a run really got is in the JSON file.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import lzma
 import shutil
@@ -26,194 +24,16 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.harness import describe_machine
+from benchmarks.judge import judge
 from benchmarks.options import ROOT, add_data, command_line, say
 from benchmarks.report import table, write_json
+from benchmarks.studies import CORPORA, STUDIES, Variant
 
 CACHE = ROOT / "benchmarks" / ".cache" / "study"
-LENGTH = 128
-HELD_OUT_TOKENS = 131_072
-
-
-@dataclass(frozen=True)
-class TextCorpus:
-    """Which files, cut by which tokenizer."""
-
-    files: tuple[str, ...]
-    training_files: tuple[str, ...]
-    algorithm: str = "wordpiece"
-    vocab_size: int = 30_522
-    options: tuple[str, ...] = ()
-    characters: int | None = None
-    """Only so much of the beginning."""
-    held_out: int = HELD_OUT_TOKENS
-
-
-ENGLISH = ("wiki-en-00", "wiki-en-01", "wiki-en-02", "wiki-en-03", "wiki-en-04", "novels-en-00", "reviews-en-00")
-SAMPLE = ("wiki-en-00", "wiki-en-01", "novels-en-00", "reviews-en-00")
-CORPORA = {
-    "en": TextCorpus(ENGLISH, SAMPLE),
-    "en-8k": TextCorpus(ENGLISH, SAMPLE, vocab_size=8192),
-    "en-8k-part": TextCorpus(("wiki-en-07",), SAMPLE, vocab_size=8192, characters=400_000, held_out=32_768),
-    "en-bytes": TextCorpus(ENGLISH, SAMPLE, "byte-bpe"),
-    "zh": TextCorpus(("wiki-zh-00", "wiki-zh-01"), ("wiki-zh-00",), vocab_size=12_000),
-    "sv": TextCorpus(("novels-sv-00",), ("novels-sv-00",), vocab_size=16_384, options=("--keep-accents",)),
-}
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a study."""
-
-    name: str
-    recipe: str
-    settings: tuple[str, ...] = ()
-    corpus: str = "en"
-    taught: bool = False
-    """A student of `--teacher`."""
-
-
-@dataclass(frozen=True)
-class Study:
-    title: str
-    about: str
-    variants: tuple[Variant, ...]
-
-
-MODERN = Study(
-    "what each choice of the recipe `modern` buys",
-    "Every row is the recipe `modern` with one choice taken back; the last rows are whole other recipes.",
-    (
-        Variant("modern", "modern"),
-        Variant("every layer sees the whole sequence", "modern", ("model.global_every=1",)),
-        Variant("Muon instead of AdamW", "modern", ("train.optimizer.name=muon",)),
-        Variant("LAMB instead of AdamW", "modern", ("train.optimizer.name=lamb", "train.optimizer.learning_rate=4e-3")),
-        Variant("BERT's stack: post-norm, learned positions, biases, no gate", "modern", ("model.family=bert",)),
-        Variant("dropout 0.1", "modern", ("model.dropout=0.1",)),
-        Variant("mask rate 15 % throughout", "modern", ("objective.masking.rate=0.15",)),
-        Variant("mask rate 30 % throughout", "modern", ("objective.masking.final_rate=0.3",)),
-        Variant("linear decay instead of the trapezoid", "modern", ("train.schedule.name=linear",)),
-        Variant("batches twice as large", "modern", ("train.batch_tokens=8192",)),
-        Variant("batches half as large", "modern", ("train.batch_tokens=2048",)),
-        Variant(
-            "masks only instead of 80/10/10",
-            "modern",
-            ("objective.masking.mask_share=1.0", "objective.masking.random_share=0.0"),
-        ),
-        Variant("average of the weights (0.99)", "modern", ("train.ema=0.99",)),
-        Variant("bert", "bert", ("data.long_sequence_length=none",)),
-    ),
-)
-PLAIN = (
-    "data.long_sequence_length=none",
-    "data.short_prob=0",
-    "train.batch_tokens=4096",
-    "train.optimizer.learning_rate=1e-3",
-)
-ROBERTA = Study(
-    "RoBERTa's five changes to BERT, one at a time",
-    "The first row is BERT's way at this size; each further row changes one thing as RoBERTa did. In so short a training no "
-    "text is seen twice, and masks that are drawn once or anew cannot differ but by chance: that row shows how large chance "
-    "is. The last two rows are therefore of a corpus so small that it is read about four times; it has held-out text of its "
-    "own, and they compare with each other only.",
-    (
-        Variant(
-            "BERT's choices: static masks, NSP, 128 tokens, 8,192 pieces, batches of 4,096 tokens",
-            "bert",
-            (*PLAIN, "objective.masking.copies=1"),
-            "en-8k",
-        ),
-        Variant("dynamic masks", "bert", (*PLAIN, "objective.masking.copies=none"), "en-8k"),
-        Variant(
-            "no next sentence prediction",
-            "bert",
-            (*PLAIN, "objective.masking.copies=1", "objective.pairs=none"),
-            "en-8k",
-        ),
-        Variant(
-            "sequences of 512 tokens (without NSP)",
-            "bert",
-            (*PLAIN, "objective.masking.copies=1", "objective.pairs=none", "data.sequence_length=512"),
-            "en-8k",
-        ),
-        Variant("vocabulary of 30,522", "bert", (*PLAIN, "objective.masking.copies=1"), "en"),
-        Variant(
-            "batches of 16,384 tokens, learning rate doubled",
-            "bert",
-            (*PLAIN, "objective.masking.copies=1", "train.batch_tokens=16384", "train.optimizer.learning_rate=2e-3"),
-            "en-8k",
-        ),
-        Variant(
-            "all five, byte-level BPE",
-            "roberta",
-            ("data.sequence_length=512", "train.batch_tokens=16384", "train.optimizer.learning_rate=2e-3"),
-            "en-bytes",
-        ),
-        Variant("small corpus, static masks", "bert", (*PLAIN, "objective.masking.copies=1"), "en-8k-part"),
-        Variant("small corpus, dynamic masks", "bert", (*PLAIN, "objective.masking.copies=none"), "en-8k-part"),
-    ),
-)
-LEXICON = "objective.lexicon={titles-zh}"
-ERNIE = Study(
-    "ERNIE's entity masking against character masking, Chinese Wikipedia",
-    "Masked entities: whole entries of the titles' lexicon are masked in held-out text, 15 % of the tokens in all; the "
-    "share of their tokens that is guessed.",
-    (
-        Variant(
-            "characters",
-            "ernie",
-            ("data.long_sequence_length=none", "objective.masking.unit=token", "objective.lexicon=none"),
-            "zh",
-        ),
-        Variant("entities from titles", "ernie", ("data.long_sequence_length=none", LEXICON), "zh"),
-        Variant(
-            "phrases mined from the corpus",
-            "ernie",
-            ("data.long_sequence_length=none", "objective.lexicon=mined"),
-            "zh",
-        ),
-    ),
-)
-SMALL = ("train.batch_tokens=4096", "train.optimizer.learning_rate=1e-3")
-RECIPES = Study(
-    "every recipe on real text",
-    "Each recipe with batches of 4,096 tokens and a learning rate of 0.001, as its default ones are for larger budgets; "
-    "its own figures on held-out text, at the start and at the end.",
-    (
-        *(Variant(name, name, SMALL) for name in ("bert", "albert", "electra", "modern")),
-        Variant("roberta", "roberta", SMALL, "en-bytes"),
-        Variant("gpt", "gpt", SMALL, "en-bytes"),
-        Variant("ernie, Chinese", "ernie", (*SMALL, LEXICON), "zh"),
-        Variant("modern, Swedish", "modern", SMALL, "sv"),
-    ),
-)
-STUDENT = (
-    "model.size=half",
-    "train.batch_tokens=4096",
-    "train.optimizer.learning_rate=1e-3",
-)
-DISTILL = Study(
-    "a student with and without its teacher",
-    "The teacher is a `modern` model of this size that was pretrained for twenty minutes; every student has half its layers.",
-    (
-        Variant("DistilBERT's three losses: soft targets, masked tokens, cosine", "distill", STUDENT, taught=True),
-        Variant(
-            "the same student, masked tokens alone",
-            "distill",
-            (*STUDENT, "objective.soft_weight=0", "objective.cosine_weight=0"),
-            taught=True,
-        ),
-        Variant("`modern` of the student's shape, from nothing", "modern", ("model.size=2x256x4",)),
-    ),
-)
-STUDIES = {"modern": MODERN, "roberta": ROBERTA, "ernie": ERNIE, "recipes": RECIPES, "distill": DISTILL}
-
 
 # --- running ----------------------------------------------------------------------------------------------------------
 
@@ -302,6 +122,16 @@ def batch_tokens(variant: Variant) -> int:
     return override(load_recipe(variant.recipe), settings).train.batch_tokens
 
 
+def key(variant: Variant, threads: int) -> str:
+    """What tells whether a run that was done before is this one: recipe, settings, corpus, threads."""
+    from bertworks.config import override, to_toml
+    from bertworks.train.recipes import load_recipe
+
+    said = [setting for setting in variant.settings if not setting.startswith("objective.lexicon=")]
+    text = to_toml(override(load_recipe(variant.recipe), said)) + repr((variant.settings, variant.corpus, threads))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def run_to_end(**options: Any) -> dict[str, Any]:
     """A run of `pretrain` or `distill` with these `RunOptions`; what it planned and reached."""
     from bertworks.train.run import Finished, Note, Planned, RunOptions, pretrain
@@ -324,69 +154,6 @@ def first_metrics(run: Path) -> dict[str, float]:
 
     first = read_metrics(run)[0]
     return {name.removeprefix(HELD_OUT): value for name, value in first.items() if name.startswith(HELD_OUT)}
-
-
-def judge(directory: Path, corpus_path: Path, data: Path) -> dict[str, float]:
-    """The figures that compare runs of different recipes; empty where there is no masked-LM head."""
-    import torch
-
-    from bertworks import hub
-    from bertworks.data.corpus import Corpus
-    from bertworks.data.pretraining import Lexicon, Masker, MaskingConfig, SinglePieces, split_documents
-    from bertworks.objectives.masked_lm import MaskedLM
-    from bertworks.train.feed import evaluation_batches
-
-    loaded = hub.load(directory)
-    found: dict[str, float] = {}
-    corpus = Corpus.open(corpus_path)
-    tokenizer = corpus.tokenizer()
-    model = loaded.model.eval()
-    if "mlm" in model.heads:
-        _, held_out = split_documents(corpus, CORPORA[corpus_path.name].held_out)
-        source = SinglePieces(corpus, tokenizer, LENGTH, documents=held_out)
-        maskings: dict[str, tuple[MaskingConfig, Any]] = {"": (MaskingConfig(rate=0.15, copies=1), None)}
-        if corpus_path.name == "zh":
-            lexicon = Lexicon.from_file(data / "corpus" / "titles-zh.txt.xz", tokenizer)
-            maskings["entity_"] = (MaskingConfig(rate=0.15, unit="lexicon", copies=1), lexicon)
-        num_bytes = np.array([len(tokenizer.token(i).removeprefix("##").encode()) for i in range(tokenizer.vocab_size)])
-        for prefix, (masking, lexicon) in maskings.items():
-            objective = MaskedLM(Masker(masking, tokenizer, lexicon=lexicon))
-            loss = correct = count = size = 0.0
-            with torch.inference_mode():
-                for batch in evaluation_batches(source, objective, rank=0, world=1):
-                    one = objective.losses(model, batch)["mlm"]
-                    loss, count = loss + float(one.sum), count + one.count
-                    correct += float(one.correct) if one.correct is not None else 0.0
-                    size += float(num_bytes[batch.tensors["targets"].numpy()].sum())
-            found |= {f"{prefix}accuracy": correct / count, f"{prefix}loss": loss / count}
-            found[f"{prefix}bits_per_byte"] = loss / np.log(2) / size
-    if corpus_path.name.startswith("en"):
-        found["sst2"] = sst2(directory, data)
-    return found
-
-
-def sst2_rows(data: Path, name: str) -> tuple[list[str], list[int]]:
-    """The texts and labels of `train` or `dev`."""
-    lines = (data / "sst2" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
-    rows = [line.rsplit("\t", 1) for line in lines]
-    return [text for text, _ in rows], [int(label) for _, label in rows]
-
-
-def sst2(directory: Path, data: Path) -> float:
-    """Dev accuracy of a logistic regression on frozen vectors."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
-
-    import bertworks
-
-    model = bertworks.load(str(directory))
-    splits = []
-    for name in ("train", "dev"):
-        texts, labels = sst2_rows(data, name)
-        splits.append((model.embed(texts, pooling="mean"), labels))
-    scaler = StandardScaler().fit(splits[0][0])
-    head = LogisticRegression(max_iter=2000, C=0.1).fit(scaler.transform(splits[0][0]), splits[0][1])
-    return float(head.score(scaler.transform(splits[1][0]), splits[1][1]))
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
@@ -429,9 +196,10 @@ def render(report: dict[str, Any]) -> str:
         *(["its own figures"] if own else []),
     ]
     machine = report["machine"]
+    seeds = min((len(entries) for entries in runs.values()), default=0)
     budget = f"{report['tokens']:,} tokens" if report["tokens"] else f"{report['seconds']:.0f} seconds"
     conditions = (
-        f"{budget} a run, {report['seeds']} seeds (mean, and the range in brackets), size "
+        f"{budget} a run, {seeds} seed{'s' if seeds != 1 else ''} (mean, and the range in brackets), size "
         f"{report['size']}, {machine['threads']} threads of {machine['processor']}."
     )
     return "\n".join(
@@ -495,6 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = json.loads(path.read_text(encoding="utf-8"))
         if all(before[key] == report[key] for key in ("seconds", "tokens", "size")):
             report["runs"] = before["runs"]
+    keys = {variant.name: key(variant, options.threads) for variant in study.variants}
+    report["runs"] = [entry for entry in report["runs"] if keys.get(entry["variant"]) == entry["key"]]
     done = {(entry["variant"], entry["seed"]) for entry in report["runs"]}
     for seed in range(options.seeds):
         for variant in study.variants:
@@ -518,7 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 teacher=options.teacher,
             )
             judged = judge(output, corpus, options.data)
-            entry = {"variant": variant.name, "seed": seed, "settings": variant.settings, **entry, "judged": judged}
+            named = {"variant": variant.name, "key": keys[variant.name], "seed": seed, "settings": variant.settings}
+            entry = {**named, **entry, "judged": judged}
             report["runs"].append(entry)
             say(f"  {judged} {entry['metrics']} {entry['steps']} steps")
             write_json(report, path)

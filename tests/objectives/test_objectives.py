@@ -20,12 +20,11 @@ from bertworks.objectives.distill import (
     Teacher,
     Transfer,
     distances,
-    even_pairs,
 )
 from bertworks.objectives.masked_lm import MaskedLM
 from bertworks.objectives.replaced_tokens import GeneratorAndDiscriminator, ReplacedTokens, detection_loss
 from bertworks.objectives.sentence_pairs import MaskedLMWithPairs
-from bertworks.objectives.student import init_student, spread
+from bertworks.objectives.student import even_pairs, init_student, start_layers
 from tests.objectives.language import (
     RTD_HEAD,
     make_masker,
@@ -247,12 +246,17 @@ def test_maps_are_not_part_of_the_student() -> None:
 # -- students ----------------------------------------------------------------------------------------------------------
 
 
-def test_layers_are_spread_as_distilbert_did() -> None:
-    assert spread(6, 12) == [1, 3, 5, 8, 10, 12]
-    assert spread(3, 6) == [1, 3, 6]
-    assert spread(2, 4) == [1, 4]
-    assert spread(1, 4) == [1]
-    assert spread(4, 4) == [1, 2, 3, 4]
+def test_layers_are_spread_evenly() -> None:
+    def layers(student: int, teacher: int, **kinds: int) -> list[int]:
+        body = make_model(num_layers=teacher).config.body
+        return start_layers(replace(body, **kinds), student)
+
+    assert layers(6, 12) == [2, 4, 6, 8, 10, 12]
+    assert layers(3, 6) == [2, 4, 6]
+    assert layers(1, 4) == [4]
+    assert layers(4, 4) == [1, 2, 3, 4]
+    # Layers 1 and 4 of the teacher are global, 2 and 3 local; the student's first is global, its second local.
+    assert layers(2, 4, local_window=4, global_every=3) == [1, 3]
 
 
 def test_a_student_has_its_teachers_layers() -> None:

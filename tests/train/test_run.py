@@ -277,6 +277,11 @@ def test_an_unfinished_run_is_no_model_and_says_how_it_becomes_one(corpora: Corp
     assert how_made(tmp_path) == {}
 
 
+def test_held_out_text_is_judged_alike_whatever_the_seed(corpora: Corpora, tmp_path: Path) -> None:
+    baselines = [finished(run(corpora("bert"), tmp_path / str(seed), steps=1, seed=seed)).baseline for seed in (0, 1)]
+    assert baselines[0] == baselines[1]
+
+
 def test_resuming_with_other_settings_names_them(corpora: Corpora, tmp_path: Path) -> None:
     output = tmp_path / "run"
     stop_after(corpora("bert"), output, 2)
@@ -289,6 +294,12 @@ def test_resuming_with_other_settings_names_them(corpora: Corpora, tmp_path: Pat
         list(pretrain(replace(options, steps=9)))
     with pytest.raises(UsageError, match=r"was started with the corpus .*/bert, and .*/roberta is another one"):
         list(pretrain(replace(options, corpus=corpora("roberta"))))
+    config = output / "config.toml"
+    written = config.read_text()
+    config.write_text(written.replace("weight_decay = 0.01", "weight_decay = 0.5"))
+    with pytest.raises(UsageError, match=r"train.optimizer.weight_decay: 0.01 -> 0.5"):
+        list(pretrain(options))
+    config.write_text(written)
     events = list(pretrain(replace(options, settings=("train.checkpoint_steps=3",))))  # changes no result
     assert "train.checkpoint_steps: null -> 3" in next(event.text for event in events if isinstance(event, Note))
     assert isinstance(events[-1], Finished)

@@ -37,6 +37,7 @@ from bertworks.models.model import Model
 from bertworks.nn.packed import mean_per_sequence
 from bertworks.objectives.base import Batch, Loss, pack
 from bertworks.objectives.masked_lm import MaskedLM
+from bertworks.objectives.student import even_pairs
 from bertworks.objectives.vocabulary import output_of, soft_vocabulary_loss, vocabulary_loss
 
 DISTANCES = ("squared", "cosine")
@@ -163,11 +164,6 @@ class MappedStudent(nn.Module):
     def mapped(self, layer: int, hidden: Tensor) -> Tensor:
         """The student's hidden states (R, H of the student) in the teacher's width."""
         return self.maps[str(layer)](hidden) if str(layer) in self.maps else hidden
-
-
-def even_pairs(student_layers: int, teacher_layers: int) -> dict[int, int]:
-    """Student layer -> teacher layer, evenly spread: the embeddings, then every n-th layer, and the last."""
-    return {layer: round(layer * teacher_layers / student_layers) for layer in range(student_layers + 1)}
 
 
 class Transfer:

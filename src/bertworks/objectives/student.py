@@ -1,7 +1,8 @@
 """A student that starts as a part of its teacher: some of the layers, and everything around them.
 
-DistilBERT (Sanh et al. 2019, section 3) took six of BERT's twelve layers and dropped the segments and the pooler. Here the
-layers are spread evenly and include the first and the last: of twelve, six are 1, 3, 5, 8, 10 and 12.
+DistilBERT (Sanh et al. 2019, section 3) took one layer out of two of BERT's twelve and dropped the segments and the pooler.
+Here the layers are spread evenly up to the last: of twelve, six are 2, 4, 6, 8, 10 and 12. Where local and global layers
+take turns, each of the student's starts from the nearest one of its own kind.
 
 A layer's weights are at home in the stack they come from; a student cut out of it must be trained before it is of use.
 """
@@ -12,17 +13,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bertworks.errors import ConfigError, ModelError
-from bertworks.models.config import ModelConfig
+from bertworks.models.config import ModelConfig, TransformerConfig
 from bertworks.models.model import Model
 
 
-def spread(num_layers: int, of: int) -> list[int]:
-    """`num_layers` of the layers 1 to `of`, evenly spread with the first and the last among them."""
-    if not 1 <= num_layers <= of:
-        raise ConfigError(f"the student has {num_layers} layers; allowed: 1 to {of}, which the teacher has")
-    if num_layers == 1:
-        return [1]
-    return [1 + round(number * (of - 1) / (num_layers - 1)) for number in range(num_layers)]
+def even_pairs(student_layers: int, teacher_layers: int) -> dict[int, int]:
+    """Student layer -> teacher layer, evenly spread: the embeddings, then every n-th layer, and the last."""
+    return {layer: round(layer * teacher_layers / student_layers) for layer in range(student_layers + 1)}
+
+
+def start_layers(teacher: TransformerConfig, num_layers: int) -> list[int]:
+    """The teacher's layers (from 1) that a student of `num_layers` starts from."""
+    there = teacher.num_hidden_layers
+    if not 1 <= num_layers <= there:
+        raise ConfigError(f"the student has {num_layers} layers; allowed: 1 to {there}, which the teacher has")
+    chosen = []
+    for layer, wanted in list(even_pairs(num_layers, there).items())[1:]:
+        kind = teacher.is_local(layer - 1)
+        alike = [other for other in range(1, there + 1) if teacher.is_local(other - 1) == kind]
+        chosen.append(min(alike, key=lambda other: (abs(other - wanted), other)))
+    return chosen
 
 
 def init_student(
@@ -36,7 +46,7 @@ def init_student(
     if (num_layers is None) == (positions is None):
         raise ConfigError("say how many layers the student has (num_layers) or which (positions): one of the two")
     there = teacher.num_layers
-    chosen = spread(num_layers, there) if num_layers is not None else list(positions or ())
+    chosen = list(positions or ()) if num_layers is None else start_layers(teacher.config.body, num_layers)
     if not chosen or not all(1 <= layer <= there for layer in chosen):
         raise ConfigError(f"positions are {chosen}; allowed: one or more of the teacher's layers, 1 to {there}")
     config = _student_config(teacher.config, len(chosen), distilbert)

@@ -44,6 +44,8 @@ from bertworks.train.recipes import DataSection, Recipe
 GENERATOR = "generator"
 """The folder of ELECTRA's generator in the finished run."""
 EVALUATION_MASKING = MaskingConfig(rate=0.15, unit="token", mask_share=0.8, random_share=0.1, copies=1)
+EVALUATION_SEED = 0
+"""Held-out text is cut and masked alike whatever the run's own seed is."""
 MINED = "mined"
 LEXICON_FILE = "lexicon.txt"
 """Where a run keeps its entities and phrases."""
@@ -121,13 +123,14 @@ def assemble(recipe: Recipe, corpus: Corpus, lexicon_file: Path | None = None) -
     parts = make[recipe.objective.kind](recipe, tokenizer, maskers, notes)
     _check_lengths(recipe.data, parts.models[""])
 
-    def source(length: int, documents: NDArray[Any]) -> SequenceSource:
-        return _source(recipe, corpus, tokenizer, length, documents)
+    def source(length: int) -> SequenceSource:
+        return _source(recipe, corpus, tokenizer, length, training, run.seed, recipe.data.short_prob)
 
     data = recipe.data
     judged: SequenceSource | None = None
     try:
-        judged = source(data.sequence_length, held_out) if len(held_out) else None
+        if len(held_out):
+            judged = _source(recipe, corpus, tokenizer, data.sequence_length, held_out, EVALUATION_SEED, 0.0)
     except DataError:
         if pairs == "none":
             raise
@@ -135,12 +138,12 @@ def assemble(recipe: Recipe, corpus: Corpus, lexicon_file: Path | None = None) -
             f"the held-out text is too little for pairs: only the masked tokens are evaluated, without {pairs}"
         )
         parts.evaluation = MaskedLM(maskers.evaluation())
-        judged = SinglePieces(corpus, tokenizer, data.sequence_length, held_out, run.seed)
+        judged = SinglePieces(corpus, tokenizer, data.sequence_length, held_out, EVALUATION_SEED)
     return Assembly(
         **vars(parts),
         tokenizer=tokenizer,
-        short=source(data.sequence_length, training),
-        long=None if data.long_sequence_length is None else source(data.long_sequence_length, training),
+        short=source(data.sequence_length),
+        long=None if data.long_sequence_length is None else source(data.long_sequence_length),
         held_out=judged,
         training_documents=training,
         held_out_documents=held_out,
@@ -154,10 +157,15 @@ def assemble(recipe: Recipe, corpus: Corpus, lexicon_file: Path | None = None) -
 
 
 def _source(
-    recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, length: int, documents: NDArray[Any]
+    recipe: Recipe,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    length: int,
+    documents: NDArray[Any],
+    seed: int,
+    short: float,
 ) -> SequenceSource:
-    assert recipe.run is not None
-    pairs, seed, short = recipe.objective.pairs, recipe.run.seed, recipe.data.short_prob
+    pairs = recipe.objective.pairs
     if pairs == "none":
         return SinglePieces(corpus, tokenizer, length, documents, seed, short_prob=short)
     copies = recipe.objective.masking.copies
@@ -183,7 +191,7 @@ class _Maskers:
         return Masker(masking, self.tokenizer, lexicon, seed=self.seed)
 
     def evaluation(self) -> Masker:
-        return Masker(EVALUATION_MASKING, self.tokenizer, seed=self.seed)
+        return Masker(EVALUATION_MASKING, self.tokenizer, seed=EVALUATION_SEED)
 
     def _lexicon(self) -> Lexicon:
         self.lexicon = self._found_lexicon()

@@ -1,8 +1,8 @@
 """How well a model does on documents that were held out: loss, perplexity and accuracy of each of its losses.
 
-The same sequences with the same masks every time, and for every recipe: 15 % of the tokens, drawn once, whatever share
-the training masks. Figures of different runs on one corpus can then be compared. Processes share the work and add up
-their sums, so that the number of processes changes nothing.
+The same sequences with the same masks every time: 15 % of the tokens, drawn once, whatever share the training masks and
+whatever its seed. Figures of runs on one corpus with one sequence length, pairs or none, can then be compared.
+Processes share the work and add up their sums, so that the number of processes changes nothing.
 """
 
 from __future__ import annotations

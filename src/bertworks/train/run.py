@@ -42,6 +42,7 @@ from bertworks.train.recipes import Recipe, RunSection
 from bertworks.train.settle import (
     RunOptions,
     changes,
+    changes_of_checkpoint,
     check,
     open_corpus,
     resolve,
@@ -112,6 +113,8 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
         if changed:
             yield Note(f"changed, which changes no result: {'; '.join(changed)}")
         saved = resumable(options.output, options.output / CHECKPOINTS, stored.train.log_steps)
+        if saved is not None:  # config.toml may have been changed by hand since
+            changes_of_checkpoint(saved.settings, recipe)
         for note in saved.notes if saved is not None else ():
             yield Note(note)
         if saved is None:

@@ -5,9 +5,10 @@ When a directory is a run, and when it may be continued, is said in `bertworks.t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bertworks.config import override, to_dict, to_toml
 from bertworks.data.corpus import Corpus
@@ -160,6 +161,11 @@ def changes(stored: Recipe, asked: Recipe, output: Path) -> list[str]:
     more = f" (to train a finished model for longer: --from {output})" if longer else ""
     found = directory.changes(to_dict(stored), to_dict(asked), MAY_CHANGE, more)
     return [line for line in found if not line.startswith("run.corpus:")]
+
+
+def changes_of_checkpoint(settings: Mapping[str, Any], asked: Recipe) -> None:
+    """An error where the checkpoint was made with settings that would have led to other weights."""
+    directory.changes(settings, to_dict(asked), MAY_CHANGE)
 
 
 def write_config(output: Path, recipe: Recipe, lexicon: Lexicon | None, tokenizer: Tokenizer) -> None:

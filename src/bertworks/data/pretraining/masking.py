@@ -18,8 +18,9 @@ slightly less of a chance towards the end of the count, as in BERT's own whole-w
 
 *Spans.* SpanBERT draws a length (geometric, p = 0.2, at most 10: 3.8 words in the mean), then a place for it, until the
 count is reached. Here each sequence is first cut into segments with those lengths throughout, and whole segments are
-chosen evenly. A chosen segment has the same distribution of lengths, and every word is as likely as any other to be
-masked; no span can overlap another, so nothing is drawn in vain. Two chosen segments may touch, as SpanBERT's spans may.
+chosen evenly; no span can overlap another, so nothing is drawn in vain. Two chosen segments may touch, as SpanBERT's spans
+may. Since only those are taken that still fit, chosen segments are shorter than all of them: 3.1 words in the mean in a
+sequence of 126, 3.6 in one of 510.
 
 *Replacements* (80 % mask, 10 % random, 10 % unchanged) are decided token by token as in BERT; for spans, once for the
 whole span as in SpanBERT, where a half-masked span would give half of itself away. A random token is drawn evenly from

@@ -1,0 +1,181 @@
+"""The tables of the studies: which corpora, and which runs, each a recipe and the settings that differ (see `study`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HELD_OUT_TOKENS = 131_072
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """Which files, cut by which tokenizer."""
+
+    files: tuple[str, ...]
+    training_files: tuple[str, ...]
+    algorithm: str = "wordpiece"
+    vocab_size: int = 30_522
+    options: tuple[str, ...] = ()
+    characters: int | None = None
+    """Only so much of the beginning."""
+    held_out: int = HELD_OUT_TOKENS
+
+
+ENGLISH = ("wiki-en-00", "wiki-en-01", "wiki-en-02", "wiki-en-03", "wiki-en-04", "novels-en-00", "reviews-en-00")
+SAMPLE = ("wiki-en-00", "wiki-en-01", "novels-en-00", "reviews-en-00")
+CORPORA = {
+    "en": TextCorpus(ENGLISH, SAMPLE),
+    "en-8k": TextCorpus(ENGLISH, SAMPLE, vocab_size=8192),
+    "en-8k-part": TextCorpus(("wiki-en-07",), SAMPLE, vocab_size=8192, characters=400_000, held_out=32_768),
+    "en-bytes": TextCorpus(ENGLISH, SAMPLE, "byte-bpe"),
+    "zh": TextCorpus(("wiki-zh-00", "wiki-zh-01"), ("wiki-zh-00",), vocab_size=12_000),
+    "sv": TextCorpus(("novels-sv-00",), ("novels-sv-00",), vocab_size=16_384, options=("--keep-accents",)),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a study."""
+
+    name: str
+    recipe: str
+    settings: tuple[str, ...] = ()
+    corpus: str = "en"
+    taught: bool = False
+    """A student of `--teacher`."""
+
+
+@dataclass(frozen=True)
+class Study:
+    title: str
+    about: str
+    variants: tuple[Variant, ...]
+
+
+MODERN = Study(
+    "what each choice of the recipe `modern` buys",
+    "Every row is the recipe `modern` with one choice taken back; the last rows are whole other recipes.",
+    (
+        Variant("modern", "modern"),
+        Variant("every layer sees the whole sequence", "modern", ("model.global_every=1",)),
+        Variant("Muon instead of AdamW", "modern", ("train.optimizer.name=muon",)),
+        Variant("LAMB instead of AdamW", "modern", ("train.optimizer.name=lamb", "train.optimizer.learning_rate=4e-3")),
+        Variant("BERT's stack: post-norm, learned positions, biases, no gate", "modern", ("model.family=bert",)),
+        Variant("dropout 0.1", "modern", ("model.dropout=0.1",)),
+        Variant("mask rate 15 % throughout", "modern", ("objective.masking.rate=0.15",)),
+        Variant("mask rate 30 % throughout", "modern", ("objective.masking.final_rate=0.3",)),
+        Variant("linear decay instead of the trapezoid", "modern", ("train.schedule.name=linear",)),
+        Variant("batches twice as large", "modern", ("train.batch_tokens=8192",)),
+        Variant("batches half as large", "modern", ("train.batch_tokens=2048",)),
+        Variant(
+            "masks only instead of 80/10/10",
+            "modern",
+            ("objective.masking.mask_share=1.0", "objective.masking.random_share=0.0"),
+        ),
+        Variant("average of the weights (0.99)", "modern", ("train.ema=0.99",)),
+        Variant("bert", "bert", ("data.long_sequence_length=none",)),
+    ),
+)
+PLAIN = (
+    "data.long_sequence_length=none",
+    "data.short_prob=0",
+    "train.batch_tokens=4096",
+    "train.optimizer.learning_rate=1e-3",
+)
+ROBERTA = Study(
+    "RoBERTa's five changes to BERT, one at a time",
+    "The first row is BERT's way at this size; each further row changes one thing as RoBERTa did. In so short a training no "
+    "text is seen twice, and masks that are drawn once or anew cannot differ but by chance: that row shows how large chance "
+    "is. The last two rows are therefore of a corpus so small that it is read about four times; it has held-out text of its "
+    "own, and they compare with each other only.",
+    (
+        Variant(
+            "BERT's choices: static masks, NSP, 128 tokens, 8,192 pieces, batches of 4,096 tokens",
+            "bert",
+            (*PLAIN, "objective.masking.copies=1"),
+            "en-8k",
+        ),
+        Variant("dynamic masks", "bert", (*PLAIN, "objective.masking.copies=none"), "en-8k"),
+        Variant(
+            "no next sentence prediction",
+            "bert",
+            (*PLAIN, "objective.masking.copies=1", "objective.pairs=none"),
+            "en-8k",
+        ),
+        Variant(
+            "sequences of 512 tokens (without NSP)",
+            "bert",
+            (*PLAIN, "objective.masking.copies=1", "objective.pairs=none", "data.sequence_length=512"),
+            "en-8k",
+        ),
+        Variant("vocabulary of 30,522", "bert", (*PLAIN, "objective.masking.copies=1"), "en"),
+        Variant(
+            "batches of 16,384 tokens, learning rate doubled",
+            "bert",
+            (*PLAIN, "objective.masking.copies=1", "train.batch_tokens=16384", "train.optimizer.learning_rate=2e-3"),
+            "en-8k",
+        ),
+        Variant(
+            "all five, byte-level BPE",
+            "roberta",
+            ("data.sequence_length=512", "train.batch_tokens=16384", "train.optimizer.learning_rate=2e-3"),
+            "en-bytes",
+        ),
+        Variant("small corpus, static masks", "bert", (*PLAIN, "objective.masking.copies=1"), "en-8k-part"),
+        Variant("small corpus, dynamic masks", "bert", (*PLAIN, "objective.masking.copies=none"), "en-8k-part"),
+    ),
+)
+LEXICON = "objective.lexicon={titles-zh}"
+ERNIE = Study(
+    "ERNIE's entity masking against character masking, Chinese Wikipedia",
+    "Masked entities: whole entries of the titles' lexicon are masked in held-out text, 15 % of the tokens in all; the "
+    "share of their tokens that is guessed.",
+    (
+        Variant(
+            "characters",
+            "ernie",
+            ("data.long_sequence_length=none", "objective.masking.unit=token", "objective.lexicon=none"),
+            "zh",
+        ),
+        Variant("entities from titles", "ernie", ("data.long_sequence_length=none", LEXICON), "zh"),
+        Variant(
+            "phrases mined from the corpus",
+            "ernie",
+            ("data.long_sequence_length=none", "objective.lexicon=mined"),
+            "zh",
+        ),
+    ),
+)
+SMALL = ("train.batch_tokens=4096", "train.optimizer.learning_rate=1e-3")
+RECIPES = Study(
+    "every recipe on real text",
+    "Each recipe with batches of 4,096 tokens and a learning rate of 0.001, as its default ones are for larger budgets; "
+    "its own figures on held-out text, at the start and at the end.",
+    (
+        *(Variant(name, name, SMALL) for name in ("bert", "albert", "electra", "modern")),
+        Variant("roberta", "roberta", SMALL, "en-bytes"),
+        Variant("gpt", "gpt", SMALL, "en-bytes"),
+        Variant("ernie, Chinese", "ernie", (*SMALL, LEXICON), "zh"),
+        Variant("modern, Swedish", "modern", SMALL, "sv"),
+    ),
+)
+STUDENT = (
+    "model.size=half",
+    "train.batch_tokens=4096",
+    "train.optimizer.learning_rate=1e-3",
+)
+DISTILL = Study(
+    "a student with and without its teacher",
+    "The teacher is a `modern` model of this size that was pretrained for twenty minutes; every student has half its layers.",
+    (
+        Variant("DistilBERT's three losses: soft targets, masked tokens, cosine", "distill", STUDENT, taught=True),
+        Variant(
+            "the same student, masked tokens alone",
+            "distill",
+            (*STUDENT, "objective.soft_weight=0", "objective.cosine_weight=0"),
+            taught=True,
+        ),
+        Variant("`modern` of the student's shape, from nothing", "modern", ("model.size=2x256x4",)),
+    ),
+)
+STUDIES = {"modern": MODERN, "roberta": ROBERTA, "ernie": ERNIE, "recipes": RECIPES, "distill": DISTILL}
