@@ -34,10 +34,10 @@ $(VENV)/bench.stamp: $(VENV)/dev.stamp
 	@touch $@
 
 demo: $(VENV)/user.stamp  ## install and run the main job on the offline model
-	$(BIN)/bertworks demo --output demo-output
+	$(BIN)/bertworks demo --output demo-output --open
 
 test: $(VENV)/dev.stamp  ## install what is needed and run the whole suite
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: $(VENV)/dev.stamp  ## the long runs too
 	$(BIN)/python -m pytest
@@ -54,7 +54,7 @@ types: $(VENV)/dev.stamp  ## types
 	$(BIN)/mypy
 
 bench: $(VENV)/bench.stamp  ## speed against the peers; writes benchmarks/results and docs/benchmarks
-	for name in embed tokenize train_tokenizer corpus pretrain; do $(BIN)/python -m benchmarks.$$name --write-docs || exit 1; done
+	for name in embed tokenize train_tokenizer corpus pretrain vectors; do $(BIN)/python -m benchmarks.$$name --write-docs || exit 1; done
 
 docs: $(VENV)/dev.stamp  ## run every command and code block of the README and docs
 	$(BIN)/python -m pytest tests/test_docs.py

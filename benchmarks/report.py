@@ -13,6 +13,7 @@ CHECKS = {
     "worst_cosine": ("worst cosine", ".7f"),
     "ids": ("ids", ",.0f"),
     "different_ids": ("ids that differ", ",.0f"),
+    "same": ("same texts", ".1%"),
 }
 
 

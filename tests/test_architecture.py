@@ -24,21 +24,23 @@ BELOW: dict[str, tuple[str, ...]] = {
     "text": ("config", "atomic", "workers"),
     "nn": ("errors",),
     "data": ("text",),
+    "vectors": ("data", "page"),
     "models": ("nn", "config"),
     "hub": ("models", "text"),
     "objectives": ("models", "data", "text"),
     "tasks": ("objectives", "hub", "models", "data", "text"),
     "train": ("objectives", "tasks", "hub", "page"),
-    "infer": ("hub", "models", "tasks", "text"),
+    "infer": ("hub", "models", "tasks", "vectors", "text"),
     "finetune": ("train", "infer", "tasks", "hub", "data", "page"),
+    "translate": ("train", "infer", "objectives", "tasks", "hub", "data", "page"),
     "serve": ("infer",),
     "studio": ("serve", "infer"),
     "sklearn": ("finetune", "train", "infer"),
     "ray": ("infer",),
-    "cli": ("train", "finetune", "infer", "serve", "studio", "sklearn", "ray"),
+    "cli": ("train", "finetune", "translate", "vectors", "infer", "serve", "studio", "sklearn", "ray"),
 }
-WITHOUT_TORCH = ("errors", "atomic", "workers", "config", "page", "text", "data", "cli")
-NEVER = ("transformers", "sentence_transformers")
+WITHOUT_TORCH = ("errors", "atomic", "workers", "config", "page", "text", "data", "vectors", "cli")
+NEVER = ("transformers", "sentence_transformers", "gensim")
 MAX_LINES = 600
 
 

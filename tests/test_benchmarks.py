@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import decode
 from benchmarks.embed import (
     compare_vectors,
     encoder_flops,
@@ -249,3 +250,20 @@ def test_the_command_line_knows_its_engines(tmp_path: Path) -> None:
     assert set(startup_programs(tmp_path, None)) == {"bertworks", "sentence-transformers"}
     with pytest.raises(SystemExit):
         parse(["--engines", "no-such-engine"])
+
+
+def test_decoding_is_compared_on_equal_terms(tmp_path: Path) -> None:
+    folder = tmp_path / "multi30k"
+    folder.mkdir()
+    (folder / "test2016.en").write_text("A dog runs .\nTwo men\n")
+    (folder / "test2016.de").write_text("Ein Hund läuft schnell .\nZwei Männer\n")
+    pairs = decode.read_pairs(tmp_path, 2)
+    task = decode.random_task(pairs, prompts=False)
+    assert [len(row) for row in task.inputs] == [5, 3]  # with the token that ends a source
+    assert task.limits == [5, 2]
+    assert [len(part.inputs) for part in decode.split(task)] == [1, 1]
+    assert decode.compare([[[1, 2], [3]]], [[[1, 2], [4]]]) == {"same": 0.5}
+    with pytest.raises(SystemExit, match="has only 2 sentences"):
+        decode.read_pairs(tmp_path, 3)
+    options = decode.parse(["--rows", "7", "--workloads", "beam"])
+    assert (options.rows, options.workloads) == (7, ["beam"])

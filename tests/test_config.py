@@ -234,3 +234,33 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     file.write_text("optimizer = 3\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="optimizer must be a section with keys, not 3"):
         config.resolve(Run, file, ["optimizer.name=sgd"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    side: int
+    colour: str = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circle:
+    radius: int
+    colour: str = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    shape: Square | Circle
+
+
+def test_a_section_of_several_kinds_is_told_by_its_keys() -> None:
+    for shape in (Square(side=2), Circle(radius=3, colour="blue")):
+        drawing = Drawing(shape=shape)
+        assert config.from_dict(Drawing, config.to_dict(drawing)) == drawing
+        assert config.from_toml(Drawing, config.to_toml(drawing)) == drawing
+    with pytest.raises(ConfigError, match=r"unknown key shape\.radios \(did you mean 'radius'\?\)"):
+        config.from_dict(Drawing, {"shape": {"radius": 1, "radios": 2}})
+    with pytest.raises(ConfigError, match=r"missing value for shape\.side"):
+        config.from_dict(Drawing, {"shape": {}})
+    with pytest.raises(ConfigError, match="shape must be a section with keys, not 3"):
+        config.from_dict(Drawing, {"shape": 3})

@@ -5,7 +5,9 @@
                  last digits), a line `…` stands for any lines, and `…` within a line for anything
     ```python    run in one namespace per document; with `>>>`, the results are compared as in a doctest
 
-A block after `<!-- not run: reason -->` is left alone. Output that starts with `error:` belongs to exit code 2.
+A block after `<!-- not run: reason -->` is left alone, and one after `<!-- needs: sst2/train.tsv -->` is run where the
+shared data has that file, which then stands in the document's folder under that name. Output that starts with `error:`
+belongs to exit code 2.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ import pytest
 import typer
 
 from bertworks.cli.main import app
+from tests.conftest import SHARED
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHOWN = ("", "text", "json", "toml", "html", "mermaid")  # languages that are only looked at
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+NEEDS = re.compile(r"<!-- needs: (.+) -->")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 SKIP_TAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -41,6 +45,7 @@ class Block:
     language: str
     text: str
     not_run: str | None
+    needs: str | None = None
 
     @property
     def place(self) -> str:
@@ -57,9 +62,10 @@ def blocks(document: Path, text: str | None = None) -> Iterator[Block]:
             if start is None:
                 start = number
             else:
-                comment = NOT_RUN.fullmatch(before)
+                comment, needs = NOT_RUN.fullmatch(before), NEEDS.fullmatch(before)
                 content = "\n".join(lines[start : number - 1])
-                yield Block(document, start, lines[start - 1][3:].strip(), content, comment and comment[1])
+                language = lines[start - 1][3:].strip()
+                yield Block(document, start, language, content, comment and comment[1], needs and needs[1])
                 start, before = None, ""
         elif start is None and line.strip():
             before = line.strip()
@@ -155,11 +161,22 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     return Runner(folder, environment, {"__name__": "__main__"})
 
 
+def bring(name: str, folder: Path) -> bool:
+    """Put a file of the shared data into the folder, under the name that the document has for it."""
+    source = Path(os.environ.get("BERTWORKS_DATA") or SHARED / "data") / name
+    if source.is_file() and not (folder / name).exists():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(source.resolve())
+    return source.is_file()
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_blocks_run(document: Path, runner: Runner, minilm_directory: Path, weights_minidata: Path) -> None:
     # Where a document speaks of this directory, it stands for a masked language model that the reader has downloaded.
     shutil.copytree(weights_minidata, runner.folder / "albert-tiny-chinese")
     for block in blocks(document):
+        if block.needs is not None and not all(bring(name, runner.folder) for name in block.needs.split(", ")):
+            continue
         if block.not_run is None and block.language not in SHOWN:
             assert block.language in ("sh", "console", "python"), f"{block.place}: how is {block.language!r} run?"
             runner.run(block)
@@ -182,14 +199,18 @@ def test_the_readme_lists_the_commands_that_exist() -> None:
 
 
 def test_blocks_are_found() -> None:
-    text = "words\n```sh\na\nb\n```\n<!-- not run: needs the Hub -->\n\n```console\n$ c\n```\n```\nd\n```\n"
+    text = (
+        "words\n```sh\na\nb\n```\n<!-- not run: needs the Hub -->\n\n```console\n$ c\n```\n"
+        "<!-- needs: a/b.tsv -->\n```\nd\n```\n"
+    )
     found = list(blocks(ROOT / "made-up.md", text))
     assert [(block.language, block.text, block.not_run) for block in found] == [
         ("sh", "a\nb", None),
         ("console", "$ c", "needs the Hub"),
         ("", "d", None),
     ]
-    assert [block.line for block in found] == [2, 8, 11]
+    assert [block.line for block in found] == [2, 8, 12]
+    assert [block.needs for block in found] == [None, None, "a/b.tsv"]
 
 
 def test_commands_are_found() -> None:

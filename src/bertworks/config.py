@@ -1,10 +1,10 @@
 """Strict configurations: frozen dataclasses that can be written to and read from a dict, JSON or TOML without loss.
 
 A configuration is a frozen, keyword-only dataclass whose fields are `int`, `float`, `bool`, `str`, a `Literal`, an
-optional one of these (`float | None`), a tuple of them, or another such dataclass (a *section*). Nothing else:
-whatever can be said in Python can then be said in a TOML file and on the command line. Values are resolved in one
-order: the defaults in the class, then one TOML file, then `--set section.key=value`. An unknown key or a wrong type
-is an error that names the place; nothing is ignored.
+optional one of these (`float | None`), a tuple of them, another such dataclass (a *section*), or one of several kinds of
+section (`A | B`), which its keys tell apart. Nothing else: whatever can be said in Python can then be said in a TOML file
+and, those kinds aside, on the command line. Values are resolved in one order: the defaults in the class, then one TOML
+file, then `--set section.key=value`. An unknown key or a wrong type is an error that names the place; nothing is ignored.
 
 TOML has no null. A `None` is left out where it is the default, and written as the word "none" where it is not.
 
@@ -21,7 +21,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -135,6 +135,15 @@ def to_dict(config: Any) -> dict[str, Any]:
     return {field.name: _plain(getattr(config, field.name)) for field in _fields(type(config))}
 
 
+def dotted(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """What `to_dict` gives, without nesting: (`train.optimizer.learning_rate`, value), in order."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from dotted(value, _join(path, name))
+        else:
+            yield _join(path, name), value
+
+
 def to_json(config: Any) -> str:
     """The configuration as an indented JSON object."""
     return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
@@ -230,6 +239,11 @@ def _checked(annotation: Any, value: Any, path: str) -> Any:
         if isinstance(value, annotation):  # type: ignore[arg-type]
             return value
         return from_dict(typing.cast(type, annotation), value, path)
+    elif kinds := _kinds(annotation):
+        if isinstance(value, kinds):
+            return value
+        keys = set(value) if isinstance(value, Mapping) else set()
+        return from_dict(min(kinds, key=lambda kind: len(keys - _annotations(kind).keys())), value, path)
     else:
         raise TypeError(f"{path}: a configuration cannot have a field of type {annotation}")
     raise ConfigError(f"{path} must be {_description(annotation)}, not {_shown(value)}")
@@ -330,6 +344,14 @@ def _is_optional(annotation: Any) -> bool:
         return False
     arguments = typing.get_args(annotation)
     return len(arguments) == 2 and type(None) in arguments
+
+
+def _kinds(annotation: Any) -> tuple[type, ...]:
+    """The classes of a section that may be of several kinds; () where the annotation is something else."""
+    if typing.get_origin(annotation) not in (Union, types.UnionType):
+        return ()
+    arguments = typing.get_args(annotation)
+    return arguments if all(dataclasses.is_dataclass(argument) for argument in arguments) else ()
 
 
 def _inner(annotation: Any) -> Any:

@@ -280,6 +280,22 @@ def heat_map(names: Sequence[str], counts: Sequence[Sequence[int]], *, numbers: 
     )
 
 
+def weights_map(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> str:
+    """How much of each row (its weights sum to 1) goes to each column: darker is more, the number is under the pointer."""
+
+    def cell(row: int, column: int) -> str:
+        weight = float(weights[row][column])
+        told = escape(f"{rows[row]} → {columns[column]}: {weight:.0%}", quote=True)
+        return f'<td class="right" style="--w:{weight:.2f}" title="{told}"></td>'
+
+    head = "".join(f'<th scope="col"><span>{escape(name)}</span></th>' for name in columns)
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(cell(row, column) for column in range(len(columns)))}</tr>'
+        for row, name in enumerate(rows)
+    )
+    return f'<div class="scroll"><table class="heat small"><tr><td></td>{head}</tr>{body}</table></div>'
+
+
 def _plane(xs: Sequence[float], ys: Sequence[float]) -> tuple[_Plane, list[float]]:
     """A plane that holds all points, and its horizontal lines."""
     low, high = min(ys), max(ys)
@@ -307,4 +323,6 @@ def _number(value: float, percent: bool) -> str:
         return f"{value:.0%}" if abs(value * 100 - round(value * 100)) < 1e-6 else f"{value:.1%}"
     if value == 0:
         return "0"
+    if abs(value) < 0.001:  # a learning rate
+        return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
     return f"{value:.3g}" if abs(value) < 1000 else f"{value / 1000:.3g}k"

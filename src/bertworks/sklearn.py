@@ -138,7 +138,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _TextEstimator
 class FineTuned(_TextEstimator):
     """The parameters that the estimators which fine-tune a model share; not to be used by itself.
 
-    model          what is fine-tuned: an alias (`minilm`), a model directory or a Hub id
+    model          what is fine-tuned: an alias (`minilm`), a model directory a Hub id, or a new bilstm, bigru or birnn
     epochs         passes over the data; None = by the number of examples
     batch_size     examples per step; None = by the number of examples
     learning_rate  None = by the size of the model
@@ -180,13 +180,14 @@ class FineTuned(_TextEstimator):
 
     def _fit(self, name: TaskName, examples: Sequence[Any], **options: Any) -> None:
         """Fine-tune, and set `predictor_` and `n_iter_`; `options` are the task's own."""
-        from bertworks import hub, tasks
+        from bertworks import tasks
         from bertworks.config import resolve
         from bertworks.data.labelled.split import split
         from bertworks.finetune.config import FinetuneConfig
         from bertworks.finetune.defaults import suited, window_for
         from bertworks.finetune.events import Fitted
         from bertworks.finetune.fit import TrainingData, fit
+        from bertworks.finetune.fresh import open_model
         from bertworks.infer.loaded import LoadedModel
         from bertworks.infer.predict import Predictor
         from bertworks.models.device import usable_device
@@ -197,17 +198,17 @@ class FineTuned(_TextEstimator):
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         asked = resolve(FinetuneConfig, None, self._settings())
-        loaded = hub.load(self.model)
         train, dev = split(examples, self.dev_fraction, seed) if self.dev_fraction else (list(examples), [])
         # Labels are those of all examples: a rare one may have fallen to the other side of the split.
         task = tasks.for_examples(name, examples, dev=dev or None, **options, **asked.task.options(name))
-        base = suited(task, len(train), loaded.model, asked)
+        loaded, fresh = open_model(self.model, train, asked.fresh)
+        base = suited(task, len(train), loaded.model, asked, fresh=fresh)
         config = resolve(FinetuneConfig, None, self._settings(), base=base)
         window = window_for(name, loaded.model, loaded.window, config.data.max_length)
         parallel = Parallel(device=usable_device(self.device), precision=config.train.precision)
         data = TrainingData(train, dev, window=window)
         fitted = None
-        for event in fit(task, data, loaded.model, loaded.tokenizer, config, seed=seed, parallel=parallel):
+        for event in fit(task, data, loaded.model, loaded.tokenizer, config, fresh=fresh, seed=seed, parallel=parallel):
             fitted = event
         assert isinstance(fitted, Fitted)
         self.n_iter_ = fitted.steps

@@ -15,12 +15,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from bertworks.cli import demo as command
 from bertworks.cli import demo_steps as steps
+from bertworks.cli.demo_finetune import Answer, FineTuned
 from bertworks.cli.demo_page import page
 from bertworks.cli.main import main
+from bertworks.data.labelled.options import ReadOptions
+from bertworks.data.labelled.read import read
 
 FILES = {
-    "demo.html", "searches.json", "predictions.jsonl", "messages.npy", "library.parquet",
+    "messages-model", "demo.html", "searches.json", "predictions.jsonl", "messages.npy", "library.parquet",
     "messages.csv", "library.txt", "long.txt",
 }  # fmt: skip
 
@@ -78,8 +82,59 @@ def finished(minilm_directory: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 def test_all_files_are_there_and_named(finished: Run) -> None:
     assert {path.name for path in finished.directory.iterdir()} == FILES
-    assert {Path(file).name for file in finished.summary["files"]} == FILES
+    assert {Path(file).name for file in finished.summary["files"]} == FILES | {"report.html"}
     assert all(str(finished.directory / name) in finished.said for name in FILES)
+
+
+def test_it_begins_with_the_fine_tuned_model(finished: Run) -> None:
+    report = finished.directory / "messages-model" / "report.html"
+    assert finished.said.startswith("1/8  Fine-tune the model 'minilm' to sort 154 messages")
+    assert f"report: {report}" in finished.said.split("2/8")[0]
+    found = finished.summary["fine_tuned"]
+    assert found["report"] == str(report)
+    assert found["accuracy"] > max(found["tfidf_accuracy"], found["majority_accuracy"]) + 0.1
+    assert [answer["label"] for answer in found["answers"]] == ["delivery", "technical", "praise"]
+    assert "Label by label" in report.read_text(encoding="utf-8")
+    assert found["num_train"] + found["num_dev"] == 154
+
+
+def test_the_files_of_every_task(tmp_path: Path) -> None:
+    code, said, _ = run("--files-only", "-o", str(tmp_path / "samples"))
+    assert code == 0
+    written = {path.name for path in (tmp_path / "samples").iterdir()}
+    assert {line.split()[0] for line in said.splitlines() if line} == {str(tmp_path / "samples" / n) for n in written}
+    for name, task, labels in [
+        ("messages.csv", "classify", False),
+        ("topics.jsonl", "classify", True),
+        ("same.tsv", "pair", False),
+        ("stars.csv", "regress", False),
+        ("endings.csv", "choice", False),
+        ("names.conll", "tag", False),
+        ("questions.json", "qa", False),
+        ("search.csv", "similarity", False),
+        ("library.txt", "similarity", False),
+    ]:
+        found = read(tmp_path / "samples" / name, task, ReadOptions(multi_label=labels))  # type: ignore[arg-type]
+        assert len(found.examples) >= 40
+        assert found.skipped == 0
+    code, summary, _ = run("--files-only", "-o", str(tmp_path / "samples"), "--json")
+    assert {Path(file).name for file in json.loads(summary)["files"]} == written
+
+
+def test_a_page_is_shown_only_to_somebody_with_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("DISPLAY", ":0")
+    command._open(Path("report.html"))
+    assert shown == []  # the output goes to a file
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    command._open(Path("report.html"))
+    assert shown == [Path("report.html").resolve().as_uri()]
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    command._open(Path("report.html"))
+    assert len(shown) == 1
 
 
 def test_vectors_belong_to_the_texts(finished: Run) -> None:
@@ -174,12 +229,16 @@ class Reader(HTMLParser):
         self.open: list[str] = []
         self.tags: Counter[str] = Counter()
         self.fetched: list[str] = []
+        self.links: list[str] = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
-        self.fetched += [f"{name}={value}" for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag == "a":
+            self.links += [value or "" for name, value in attrs if name == "href"]
+        else:
+            self.fetched += [f"{name}={value}" for name, value in attrs if name in ("src", "href", "xlink:href")]
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -192,6 +251,7 @@ def test_the_page_stands_alone(finished: Run) -> None:
     seen = Reader(text)
     assert seen.open == []
     assert seen.fetched == []
+    assert [(finished.directory / link).is_file() for link in seen.links] == [True]
     assert seen.tags["script"] == seen.tags["link"] == 0
     assert "url(" not in text
     assert "@import" not in text
@@ -203,6 +263,7 @@ def test_the_page_escapes_texts() -> None:
     bad = '<script>alert("1")</script>'
     rows = [steps.Prediction(bad, bad, "b", 0.5), steps.Prediction("x", "b", "b", 0.9)]
     results = steps.Results(
+        fine_tuned=FineTuned(bad, bad, bad, 3, 1, 0.9, 0.5, 0.2, 1.0, [Answer(bad, bad, 0.5)]),
         model=steps.ModelFacts(bad, "bert", 10, 2, 3, None, 4.0),
         searches=[steps.Search(bad, [steps.Hit(bad, 0.5)])],
         sentence=bad,

@@ -69,7 +69,8 @@ def test_json_and_quiet(files: dict[str, Path], tmp_path: Path, capsys: pytest.C
     assert kept["metrics"] == result["metrics"]
     more = ["--balanced", "--lora", 2, "--batch-size", 20, "--learning-rate", 1e-3, "--patience", 3, "--epochs", 1]
     code, out, err = run(capsys, *given(files, tmp_path / "b"), *more, "--quiet")
-    assert (code, out, err) == (0, "", "")
+    assert (code, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines()] == [str(tmp_path / "b"), "dev", "report"]
     stored = (tmp_path / "b" / "config.toml").read_text()
     for words in ('class_weights = "balanced"', "lora_rank = 2", "batch_size = 20", "patience = 3", "epochs = 1.0"):
         assert words in stored

@@ -164,7 +164,7 @@ def test_bad_rows_are_told_or_left_out(classifier: Path, tmp_path: Path, capsys:
     ("arguments", "problem"),
     [
         (["no-such-file.txt", "-o", "o.jsonl"], "no-such-file.txt: no such file"),
-        (["{lines}", "-o", "o.csv"], "unknown output extension '.csv'"),
+        (["{lines}", "-o", "o.csv"], "o.csv cannot hold predictions"),
         (["{lines}", "-o", "o.parquet"], "cannot hold predictions, which are one JSON object a line; use .jsonl"),
         (["{lines}", "--task", "pair"], "the task `pair` needs more than one text each"),
         (["{lines}", "--task", "qa"], "made for 'classify', not for 'qa'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,9 +19,12 @@ import torch
 from bertworks import hub
 from bertworks.cli import console
 from bertworks.cli import main as command_line
+from bertworks.cli.common import StoppedError
 from bertworks.cli.training import TrainingProgress
+from bertworks.train import run as runs
 from bertworks.train.log import read_metrics
-from tests.train.runs import SMALL, make_corpus
+from tests.data.corpus_helpers import contents
+from tests.train.runs import SMALL, make_corpus, timeless
 
 SETTINGS = [part for setting in SMALL for part in ("--set", setting)]
 
@@ -75,7 +79,8 @@ def test_json_and_quiet(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     code, out, err = run(
         capsys, "distill", corpus, "--teacher", tmp_path / "a", "-o", tmp_path / "b", *given, "--quiet"
     )
-    assert (code, out, err) == (0, "", "")
+    assert (code, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines()] == [str(tmp_path / "b"), "held-out text", "report"]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +138,9 @@ def test_lines_stand_alone_beside_the_bar(monkeypatch: pytest.MonkeyPatch, capsy
 STEPS = 40
 
 
-def start(corpus: Path, output: Path, *more: str) -> subprocess.Popen[str]:
+def start(corpus: Path, output: Path, *more: str, steps: int = STEPS) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "bertworks.cli.main", "pretrain", str(corpus), "-o", str(output)]
-    given = ["--recipe", "bert", "--steps", str(STEPS), "--threads", "1", "--track", "none", *SETTINGS]
+    given = ["--recipe", "bert", "--steps", str(steps), "--threads", "1", "--track", "none", *SETTINGS]
     return subprocess.Popen(
         [*command, *given, "--set", "train.checkpoint_steps=3", *more],
         stdout=subprocess.PIPE,
@@ -152,19 +157,21 @@ def wait_for_steps(output: Path, process: subprocess.Popen[str], count: int) -> 
 
 @pytest.fixture(scope="module")
 def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("whole") / "run"
-    process = start(corpus, output)
+    return uninterrupted(corpus, tmp_path_factory.mktemp("whole") / "run")
+
+
+def uninterrupted(corpus: Path, output: Path, steps: int = STEPS) -> Path:
+    process = start(corpus, output, steps=steps)
     assert process.wait() == 0, process.communicate()
     process.communicate()
     return output
 
 
-def assert_same(output: Path, whole: Path) -> None:
-    losses = [
-        [(line["step"], line["loss"]) for line in read_metrics(path) if "loss" in line] for path in (output, whole)
-    ]
-    assert losses[0] == losses[1]
-    assert len(losses[0]) == STEPS
+def assert_same(output: Path, whole: Path, steps: int = STEPS) -> None:
+    lines = timeless(output)
+    assert lines == timeless(whole)
+    assert [line["step"] for line in lines] == list(range(steps + 1))
+    assert sum("held_out_loss" in line for line in lines) == 11  # the untrained model's, and ten
     ours, theirs = (dict(hub.load(path).model.named_parameters()) for path in (output, whole))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
@@ -186,12 +193,122 @@ def test_a_stop_saves_and_says_how_to_go_on(number: signal.Signals, corpus: Path
     assert_same(output, whole)
 
 
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    told = process.communicate()
+    assert process.returncode == -signal.SIGKILL, told  # it had not ended by itself
+
+
 def test_killed_and_resumed_is_the_same(corpus: Path, whole: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     for count in (5, 17):
         process = start(corpus, output, "--resume")
         wait_for_steps(output, process, count)
-        process.kill()
-        process.communicate()
+        kill(process)
     assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--track", "none", "-q"]) == 0
     assert_same(output, whole)
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments_is_the_same(corpus: Path, tmp_path: Path) -> None:
+    """Some of them while it begins or loads, most after a few more steps, of which every third is saved."""
+    output, steps, chance = tmp_path / "run", 120, random.Random(8)
+    whole = uninterrupted(corpus, tmp_path / "whole", steps)
+    done = [0]
+    for number in range(10):
+        process = start(corpus, output, "--resume", steps=steps)
+        if number in (0, 4):
+            time.sleep(chance.uniform(0.0, 6.0))
+        else:
+            wait_for_steps(output, process, done[-1] + chance.randrange(8))
+            time.sleep(chance.uniform(0.0, 0.1))
+        kill(process)
+        done.append(sum("loss" in line for line in read_metrics(output)))
+    assert done[-1] < steps  # it was killed before its end, every time
+    assert len(set(done)) > 5
+    assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--track", "none", "-q"]) == 0
+    assert_same(output, whole, steps)
+
+
+def test_stopped_while_a_resumed_run_loads(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was done, and nothing is lost; of a run that only begins, nothing was kept."""
+    output = tmp_path / "run"
+    given = ["pretrain", corpus, "-o", output, "--threads", 1, "--track", "none"]
+    new = [*given, "--steps", 3, *SETTINGS]
+    assemble = runs.assemble
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(runs, "assemble", interrupted)
+    code, out, err = run(capsys, *new)
+    assert (code, out, err) == (130, "", "stopped: training had not begun, nothing was kept\n")
+    assert not output.exists()
+
+    def stopped(*arguments: Any, **options: Any) -> Any:
+        raise StoppedError("here")
+
+    monkeypatch.setattr(runs, "assemble", assemble)
+    monkeypatch.setattr(runs, "train", stopped)
+    assert run(capsys, *new)[0] == 130
+    before = contents(output)
+    monkeypatch.setattr(runs, "assemble", interrupted)
+    code, out, err = run(capsys, *given, "--resume")
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-1] == (
+        "stopped: nothing new was done yet, and nothing is lost; "
+        f"continue with: bertworks pretrain {corpus} -o {output} --resume"
+    )
+    assert contents(output) == before
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def alone(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("alone") / "run"
+    trained_by(1, corpus, output)
+    return output
+
+
+def trained_by(processes: int, corpus: Path, output: Path, *settings: str) -> subprocess.CompletedProcess[str]:
+    """A few steps of `bertworks pretrain` by so many processes, without dropout."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [sys.executable, *(launcher if processes > 1 else []), "-m", "bertworks.cli.main"]
+    given = ["pretrain", str(corpus), "-o", str(output), "--recipe", "bert", "--steps", "4", "--threads", "1"]
+    more = ["model.dropout=0", "train.ema=0.9", "train.evaluation.steps=2", *settings]
+    done = subprocess.run(
+        [*command, *given, "--track", "none", *SETTINGS, *(part for setting in more for part in ("--set", setting))],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return done
+
+
+@pytest.mark.parametrize(
+    "kind", ["copies", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("shards", "few sequences in shards"))]
+)
+def test_two_processes_train_like_one(kind: str, corpus: Path, alone: Path, tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    output, more = tmp_path / "run", [] if kind == "copies" else ["train.sharded=true"]
+    if kind.startswith("few"):  # fewer than micro-batches: in some of them a process has nothing to do
+        few = ["train.batch_tokens=130", "train.micro_tokens=20"]
+        alone = tmp_path / "alone"
+        trained_by(1, corpus, alone, *few)
+        more += few
+    told = trained_by(2, corpus, output, *more).stdout
+    assert told.count("model      bert 2x24x3") == 1  # one of the two speaks
+    ours, theirs = timeless(output), timeless(alone)
+    assert len(ours) == len(theirs) == 5
+    for mine, expected in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(expected, rel=1e-6)
+    weights, others = (dict(hub.load(path).model.named_parameters()) for path in (output, alone))
+    for name, weight in others.items():
+        torch.testing.assert_close(weights[name], weight, rtol=1e-4, atol=1e-5)

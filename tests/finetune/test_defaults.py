@@ -27,9 +27,17 @@ def test_by_hand() -> None:
 
 def test_adapters_and_heads_learn_faster() -> None:
     model, _ = make_model(layers=5)
-    assert learning_rate_for(model, MethodSection(lora_rank=4)) == 5e-4
-    assert learning_rate_for(model, MethodSection(freeze_layers=5)) == 5e-4  # all of them
-    assert learning_rate_for(model, MethodSection(freeze_layers=4)) == 5e-5
+    for count in (100, 5000):
+        assert learning_rate_for(model, MethodSection(lora_rank=4), "classify", count) == 5e-4
+        assert learning_rate_for(model, MethodSection(freeze_layers=5), "classify", count) == 5e-4  # all of them
+    assert learning_rate_for(model, MethodSection(freeze_layers=4), "classify", 5000) == 5e-5
+
+
+def test_few_examples_take_larger_steps() -> None:
+    model, _ = make_model(layers=5)
+    rates = [learning_rate_for(model, MethodSection(), "tag", count) for count in (199, 200, 999, 1000)]
+    assert rates == [2e-4, 1e-4, 1e-4, 5e-5]
+    assert learning_rate_for(model, MethodSection(), "similarity", 40) == 5e-5  # it has no new head
 
 
 def test_windows() -> None:

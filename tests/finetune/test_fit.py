@@ -24,7 +24,7 @@ from tests.tasks.small import texts
 TASK = Classification(labels=("quick", "still"))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Any:
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -15,7 +15,7 @@ from bertworks.data.unfinished import Unfinished
 from bertworks.errors import DataError, OutputError, UsageError
 from bertworks.finetune import probe
 from bertworks.finetune.probe import Finished, Note, ProbeOptions, Row, Working, probe_layers, rows_of
-from bertworks.finetune.probe_states import States, open_states, per_word, write_states
+from bertworks.finetune.probe_states import States, open_states, write_states
 from bertworks.finetune.probe_taggers import BILSTM, LINEAR, Selection, TaggerConfig, Trained, train_tagger
 from bertworks.infer.loaded import LoadedModel
 from tests.finetune.probing import make_files
@@ -26,7 +26,7 @@ QUICK_LINEAR = replace(LINEAR, epochs=3, min_steps=0, batch_sentences=4)
 QUICK_BILSTM = replace(BILSTM, epochs=1, min_steps=0, hidden_size=7, num_layers=1, batch_sentences=4)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Any:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -87,15 +87,6 @@ def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(list(write_states(tmp_path / "many", loaded, sentences))) > 3
     one, many = (np.asarray(open_states(tmp_path / name, loaded, sentences).vectors) for name in ("one", "many"))
     np.testing.assert_allclose(one, many, atol=2e-3)
-
-
-def test_a_word_is_its_first_token_or_their_mean() -> None:
-    tokenizer = small.make_tokenizer("bert")
-    encoding = tokenizer.encode_words(["walkers", "a"], special=False)
-    assert len(encoding) > 2
-    vectors = np.arange(len(encoding), dtype=np.float32)[:, None]
-    assert per_word(encoding, vectors, "first")[:, 0].tolist() == [0.0, len(encoding) - 1.0]
-    assert per_word(encoding, vectors, "mean")[:, 0].tolist() == [(len(encoding) - 2) / 2, len(encoding) - 1.0]
 
 
 # -- taggers -----------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return make_files(tmp_path_factory.mktemp("files"))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Any:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -212,7 +212,7 @@ def test_settings_come_from_data_file_and_options(files: Files, tmp_path: Path) 
     events = list(finetune(given))
     stored = resolve(FinetuneConfig, tmp_path / "run" / "config.toml")
     assert (stored.train.epochs, stored.train.batch_size) == (1.0, 20)
-    assert stored.train.optimizer.learning_rate == 5e-5
+    assert stored.train.optimizer.learning_rate == 2e-4  # for few examples
     assert stored.run is not None
     assert set(stored.run.pinned) == {"train.batch_size", "train.epochs", "task.class_weights"}
     assert next(event for event in events if isinstance(event, Planned)).task.class_weights == (1.0, 1.0)  # type: ignore[attr-defined]

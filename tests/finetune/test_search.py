@@ -23,7 +23,7 @@ FREE = ("train.log_steps=1", "train.checkpoint_minutes=none", "train.checkpoint_
 TRIALS = 3
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Any:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -76,9 +76,10 @@ def test_everything_is_searched_where_nothing_is_set(files: dict[str, Path], tmp
     given = options(files, tmp_path / "run", search=2)
     events = list(finetune(type(given)(**{**vars(given), "settings": FREE})))
     titles = [event.title for event in events if isinstance(event, Begun)]
-    assert titles[0] == "trial 1 of 2: learning rate 5e-05, epochs 10, batch size 16, layer decay 1"
+    assert titles[0] == "trial 1 of 2: learning rate 0.0002, epochs 10, batch size 16, layer decay 1"
     assert titles[1] != titles[0]
     assert len([event for event in events if isinstance(event, Fitted)]) == 2  # the best trial is not trained again
+    assert in_words(dict(finished(events).chosen)) in [title.partition(": ")[2] for title in titles]
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["seeds"] == [0]
 
 

@@ -13,6 +13,8 @@ from bertworks.data.labelled.examples import Answer, Place, QuestionExample, Tag
 from bertworks.errors import CheckpointError, DataError, ModelError, UsageError
 from bertworks.infer.predict import Predictor, chunks
 from bertworks.infer.saved import FILE, SavedTask, read_task, write_task
+from bertworks.tasks.metrics.entities import Span
+from bertworks.tasks.tags import tags_of
 from tests.infer.foreign import ENCODERS, POSITIONS, TOKENIZERS, Foreign
 
 TEXTS = [
@@ -335,6 +337,32 @@ def test_taggers_and_answerers_made_elsewhere_are_evaluated(tmp_path: Path) -> N
     without = QuestionExample(id="2", answers=(), **question)
     figures = Predictor(tmp_path / "qa").evaluate([answerable, without]).figures
     assert "no_answer_accuracy" in figures
+
+
+def test_a_tagger_with_bare_labels_gives_spans(tmp_path: Path) -> None:
+    """PER and LOC without B- and I-: neighbours of one label are one span, and files in BIO can judge them."""
+    Foreign(tmp_path, "bert", "ForTokenClassification", **named({0: "O", 1: "PER", 2: "LOC"}))
+    tagger = Predictor(tmp_path)
+    predictions = [tagger.predict([text.split()])[0] for text in TEXTS[:2]]
+    assert {tag for one in predictions for tag in one.tags} <= {"O", "PER", "LOC"}
+    assert any(one.spans for one in predictions)
+    for one in predictions:
+        again = ["O"] * len(one.words)
+        for span in one.spans:
+            again[span.first_word : span.stop_word] = [span.label] * (span.stop_word - span.first_word)
+            assert span.text == " ".join(one.words[span.first_word : span.stop_word])
+        assert tuple(again) == one.tags
+    for scheme in ("io", "bio"):
+        examples = [
+            TaggedExample(
+                words=one.words,
+                tags=tags_of([Span(s.label, s.first_word, s.stop_word) for s in one.spans], len(one.words), scheme),
+                place=Place("f", 1),
+            )
+            for one in predictions
+        ]
+        figures = tagger.evaluate(examples).figures
+        assert (figures["f1"], figures["accuracy"]) == (1.0, 1.0)
 
 
 # -- bertworks.json ----------------------------------------------------------------------------------------------------

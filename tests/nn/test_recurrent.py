@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from bertworks.errors import UsageError
 from bertworks.nn.packed import Layout
@@ -238,7 +239,7 @@ def test_select_keeps_repeats_and_reorders_sequences() -> None:
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_a_wide_clip_is_the_kernel(bidirectional: bool) -> None:
-    options: dict[str, Any] = {"num_layers": 2, "bidirectional": bidirectional, "projection_size": PROJECTION}
+    options: dict[str, Any] = {"num_layers": 2, "bidirectional": bidirectional}
     kernel, clipped = build(**options), build(**options, cell_clip=1e6)
     x = random_input(LENGTHS)
     x.requires_grad_()
@@ -247,6 +248,20 @@ def test_a_wide_clip_is_the_kernel(bidirectional: bool) -> None:
     torch.testing.assert_close(ours[1].cell, theirs[1].cell, atol=1e-10, rtol=0)
     gradients = [torch.autograd.grad(result[0].square().sum(), x)[0] for result in (ours, theirs)]
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_projection_is_the_kernels(bidirectional: bool) -> None:
+    stack = build(bidirectional=bidirectional, projection_size=PROJECTION)
+    x = random_input(LENGTHS)
+    batch = pack_sequence([part for part in x.split(LENGTHS) if len(part)], enforce_sorted=False)
+    theirs, (hidden, cell) = stack.layers[0](batch)
+    ours, state = stack(x, Layout(LENGTHS))
+    present = torch.tensor([number for number, length in enumerate(LENGTHS) if length])
+    torch.testing.assert_close(ours, torch.cat(unpack_sequence(theirs)), atol=1e-10, rtol=0)
+    torch.testing.assert_close(state.hidden[0][:, present], hidden, atol=1e-10, rtol=0)
+    assert state.cell is not None
+    torch.testing.assert_close(state.cell[0][:, present], cell, atol=1e-10, rtol=0)
 
 
 def test_clips_bound_what_they_clip() -> None:
@@ -344,3 +359,29 @@ def test_wrong_inputs_are_explained() -> None:
         stack(x, Layout([5]), state)
     with pytest.raises(UsageError, match="cell has shape None"):
         stack(x, Layout([3, 2]), RecurrentState(state.hidden))
+
+
+@pytest.mark.parametrize(("cell", "activation"), [("rnn", "tanh"), ("rnn", "relu"), ("gru", "tanh")])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_the_loop_that_trains_is_the_kernel(cell: str, bidirectional: bool, activation: str) -> None:
+    """Outputs and gradients; the kernel is what runs without gradients, and torch's own module with them."""
+    stack = build(cell=cell, bidirectional=bidirectional, activation=activation)
+    layout, x = Layout(LENGTHS), random_input(LENGTHS).requires_grad_()
+    looped, final = stack(x, layout)
+    with torch.no_grad():
+        expected, kernel_final = stack(x, layout)
+    torch.testing.assert_close(looped, expected)
+    torch.testing.assert_close(final.hidden, kernel_final.hidden)
+    looped.square().sum().backward()
+    ours = [x.grad, *(weight.grad for weight in stack.parameters())]
+    x.grad = None
+    stack.zero_grad()
+    start = 0
+    total = x.new_zeros(())
+    for length in LENGTHS:
+        if length:
+            total = total + stack.layers[0](x[start : start + length])[0].square().sum()
+        start += length
+    total.backward()
+    for one, other in zip(ours, [x.grad, *(weight.grad for weight in stack.parameters())], strict=True):
+        torch.testing.assert_close(one, other)

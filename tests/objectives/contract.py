@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bertworks.data.pretraining import Sequences
+from bertworks.models.elmo import SpeltWords
+from bertworks.models.recurrent import TokenVectors
 from bertworks.models.transformer import Embeddings
 from bertworks.objectives.base import Batch, Loss, Objective
 from tests.objectives.language import FIRST_WORD, NUM_WORDS, choose, total
@@ -156,7 +158,7 @@ class ObjectiveContract:
             outputs.append(output)
 
         for part in module.modules():
-            if isinstance(part, Embeddings):
+            if isinstance(part, Embeddings | TokenVectors | SpeltWords):
                 part.register_forward_hook(keep)
         _, losses = self.run(rows, module)
         torch.stack([loss.sum for loss in losses.values()]).sum().backward()

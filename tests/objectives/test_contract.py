@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 from torch import nn
 
 from bertworks.data.pretraining import Sequences
+from bertworks.models.config import EmbeddingConfig, ModelConfig, RecurrentConfig
+from bertworks.models.model import Model
 from bertworks.objectives.base import Objective
+from bertworks.objectives.bilm import BidirectionalLM
 from bertworks.objectives.causal_lm import CausalLM
 from bertworks.objectives.distill import Distillation, Transfer
 from bertworks.objectives.masked_lm import MaskedLM
 from bertworks.objectives.replaced_tokens import GeneratorAndDiscriminator, ReplacedTokens
 from bertworks.objectives.sentence_pairs import MaskedLMWithPairs
+from bertworks.train.recurrent import recurrent_head
+from tests.objectives.bilms import spelt_model, spelt_objective, table_model
 from tests.objectives.contract import ObjectiveContract
 from tests.objectives.language import (
     NUM_WORDS,
     RTD_HEAD,
+    VOCAB_SIZE,
     counter_pairs,
     make_masker,
     make_model,
@@ -102,6 +110,55 @@ class TestCausalLM(ObjectiveContract):
 
     def rows(self) -> Sequences:
         return single_rows()
+
+
+class TestRecurrentLM(TestCausalLM):
+    cell: Literal["rnn", "lstm", "gru"] = "lstm"
+
+    def module(self) -> nn.Module:
+        torch.manual_seed(0)
+        body = RecurrentConfig(
+            embeddings=EmbeddingConfig(vocab_size=VOCAB_SIZE, size=20, norm=False),
+            cell=self.cell,
+            hidden_size=28,
+            num_hidden_layers=2,
+            initializer_range=0.3,
+        )
+        return seeded(Model(ModelConfig(family="bertworks", body=body, heads=(recurrent_head(body, "lm"),))))
+
+
+class TestSimpleRecurrentLM(TestRecurrentLM):
+    cell = "rnn"
+
+
+class TestGatedRecurrentLM(TestRecurrentLM):
+    cell = "gru"
+
+
+class TestBidirectionalLM(ObjectiveContract):
+    """ELMo: words from their characters, some of them predicted as unknown."""
+
+    def objective(self) -> Objective:
+        return spelt_objective()
+
+    def module(self) -> nn.Module:
+        return seeded(spelt_model())
+
+    def rows(self) -> Sequences:
+        return single_rows()
+
+
+class TestSampledBidirectionalLM(TestBidirectionalLM):
+    def objective(self) -> Objective:
+        return spelt_objective(softmax_words=8)
+
+
+class TestBidirectionalLMOfCharacters(TestBidirectionalLM):
+    def objective(self) -> Objective:
+        return BidirectionalLM(vocab_size=VOCAB_SIZE, unknown_id=1)
+
+    def module(self) -> nn.Module:
+        return seeded(table_model())
 
 
 class TestDistillation(ObjectiveContract):

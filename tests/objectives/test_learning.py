@@ -41,7 +41,7 @@ from tests.objectives.language import (
 BATCH = 32
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -131,7 +131,7 @@ def test_distillation_is_quicker_than_learning_alone() -> None:
 
     found = []
     for objective in (alone, taught):  # from the teacher's own layers
-        student = init_student(teacher, num_layers=1, distilbert=True)
+        student = init_student(teacher, num_layers=1)
         train(objective, student, noisy, steps=20)
         found.append(measure(alone, student, held_out).loss["mlm"])
     assert found[1] < found[0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bertworks.errors import UsageError
 from bertworks.tasks.metrics.entities import Span
-from bertworks.tasks.tags import Scheme, labels_of, recognise, spans_of, tags_of, to_bio
+from bertworks.tasks.tags import Scheme, labels_of, recognise, scheme_of_labels, spans_of, tags_of, to_bio
 
 WRITTEN: dict[Scheme, str] = {
     "bio": "B-PER O B-LOC B-PER I-PER B-PER O",
@@ -91,6 +91,26 @@ def test_broken_rules_are_read_kindly(tags: str, expected: list[Span]) -> None:
 )
 def test_schemes_are_recognised(sequences: list[str], scheme: Scheme) -> None:
     assert recognise([tags.split() for tags in sequences]) == scheme
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme"),
+    [
+        ("O B-LOC I-LOC B-PER I-PER", "bio"),
+        ("B-LOC I-LOC I-PER O", "iob1"),  # a model whose data never needed B-PER
+        ("O B-A I-A E-A S-A", "iobes"),
+        ("O B I", "bio"),
+        ("O PER LOC", "io"),
+        ("0 PER", "io"),
+        ("DT NN VB", "plain"),
+        ("B M E S", "plain"),  # of Chinese words: every word is in one
+        ("N O V A", "plain"),  # letters are parts of speech
+        ("LABEL_0 LABEL_1", "plain"),
+        ("O", "plain"),
+    ],
+)
+def test_schemes_of_models_are_told_by_their_labels(labels: str, scheme: Scheme) -> None:
+    assert scheme_of_labels(labels.split()) == scheme
 
 
 def test_zero_is_outside() -> None:

@@ -84,6 +84,8 @@ def test_special_tokens_can_be_left_out(tokenizer: Tokenizer) -> None:
     whole = tokenizer.encode("the river", "the mill")
     assert same(whole.take(~whole.special), bare)
     assert len(whole) - len(bare) == tokenizer.num_special(pair=True)
+    (bare,), (whole,) = tokenizer.encode_batch(["the mill"], special=False), tokenizer.encode_batch(["the mill"])
+    assert same(whole.take(~whole.special), bare)
 
 
 def test_offsets_leave_out_the_space_before_a_word(tokenizer: Tokenizer) -> None:

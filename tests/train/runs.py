@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertworks.data.corpus import CorpusOptions, LocalEngine, build_corpus
+from bertworks.train.log import read_metrics
 from bertworks.train.run import Event, Finished, RunOptions, Stepped, pretrain
 from tests.data.corpus_helpers import many, tokenizer_directory, write_documents
 
@@ -35,3 +36,9 @@ def finished(events: list[Event]) -> Finished:
 
 def losses(events: list[Event]) -> list[float]:
     return [event.loss for event in events if isinstance(event, Stepped)]
+
+
+def timeless(output: Path) -> list[dict[str, Any]]:
+    """The lines of a run's `metrics.jsonl` without what depends on the clock."""
+    times = ("seconds", "tokens_per_second")
+    return [{name: value for name, value in line.items() if name not in times} for line in read_metrics(output)]

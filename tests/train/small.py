@@ -70,7 +70,7 @@ class SmallObjective:
         labels = torch.tensor([int(row[0]) % 2 if len(row) > 3 else -100 for row in rows], dtype=torch.long)
         return Batch(
             packed=packed,
-            rows=packed.layout.rows(places) if len(places) else None,
+            rows=packed.layout.rows(places),
             counts={"mlm": len(places), "nsp": int((labels >= 0).sum())},
             tensors={"targets": (packed.input_ids[places] * 2 + 1) % VOCABULARY, "labels": labels},
         )

@@ -81,8 +81,9 @@ def test_begun_alone_and_continued_in_shards(optimizer, tmp_path):
     agree((whole[0][2:], whole[1]), (reports, weights))
 
 
-def test_processes_with_nothing_to_do_do_not_block(tmp_path):
-    reports, _ = run(tmp_path, 2, uneven=True, ema=0.9)
+@pytest.mark.parametrize("sharded", [False, True])
+def test_processes_with_nothing_to_do_do_not_block(sharded, tmp_path):
+    reports, _ = run(tmp_path, 2, uneven=True, ema=0.9, sharded=sharded)
     assert [report["step"] for report in reports] == [1, 2, 3, 4, 5]
 
 

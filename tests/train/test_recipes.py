@@ -25,10 +25,10 @@ from bertworks.train.architecture import (
     parse_size,
 )
 from bertworks.train.plan import flops_per_token, steps_within
-from bertworks.train.recipes import CONTINUE_RECIPE, DISTILL_RECIPE, RECIPES, Recipe, load_recipe
+from bertworks.train.recipes import CONTINUE_RECIPE, DISTILL_RECIPE, RECIPES, ULMFIT_RECIPE, Recipe, load_recipe
 from tests.text import tiny
 
-ALL = (*RECIPES, DISTILL_RECIPE, CONTINUE_RECIPE)
+ALL = (*RECIPES, DISTILL_RECIPE, CONTINUE_RECIPE, ULMFIT_RECIPE)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pytest
 
 from bertworks.errors import UsageError
 from bertworks.page import curves
+from bertworks.train import log
 from bertworks.train.config import EvaluationConfig
 from bertworks.train.figures import beats, in_words, steps
 from bertworks.train.finish import held_out_figures
-from bertworks.train.log import Metrics, TensorBoard, check_trackers, read_metrics
+from bertworks.train.log import Metrics, StepLog, check_trackers, open_trackers, read_metrics
+from bertworks.train.loop import StepReport
 from bertworks.train.report import Summary, model_card, report
 from bertworks.train.samples import Shown
+from bertworks.train.state import Progress, Saved
 from tests.reader import Reader
 
 
@@ -63,17 +67,25 @@ def test_a_report_of_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "embeddings", "words"),
+    ("task", "more", "words", "use"),
     [
-        ("masked_lm", False, "pipeline_tag: fill-mask"),
-        ("causal_lm", False, "pipeline_tag: text-generation"),
-        ("replaced_tokens", False, "library_name: transformers\ntags:"),
-        ("distill", True, "library_name: sentence-transformers\npipeline_tag: sentence-similarity"),
+        ("masked_lm", {"mask": "<mask>"}, "pipeline_tag: fill-mask", '.fill("Put a <mask> here.")'),
+        ("causal_lm", {}, "pipeline_tag: text-generation", "AutoModelForCausalLM"),
+        ("replaced_tokens", {}, "library_name: transformers\ntags:", ".embed("),
+        ("distill", {"mask": "[MASK]"}, "pipeline_tag: fill-mask", '.fill("Put a [MASK] here.")'),
+        (
+            "distill",
+            {"embeddings": True},
+            "library_name: sentence-transformers\npipeline_tag: sentence-similarity",
+            ".embed(",
+        ),
     ],
 )
-def test_cards(task: str, embeddings: bool, words: str) -> None:
-    card = model_card(summary(task=task, embeddings=embeddings))
+def test_cards(task: str, more: dict[str, Any], words: str, use: str) -> None:
+    card = model_card(summary(task=task, **more))
     assert words in card
+    assert use in card
+    assert ("[MASK]" in card) == (more.get("mask") == "[MASK]")
     assert "| mlm accuracy | 50.0% |" in card
     assert "| accuracy of guessing by word frequency | 20.0% |" in card
     assert "```python" in card
@@ -112,39 +124,162 @@ def test_figures_in_words() -> None:
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_resumed_log_drops_what_will_be_written_again(tmp_path: Path) -> None:
-    log = Metrics(tmp_path, after=0)
-    for step in (1, 2, 3):
-        log.log(step, {"loss": 1.0 / step})
-    log.close()
+def step_report(step: int, **more: Any) -> StepReport:
+    return StepReport(
+        step=step,
+        total_steps=20,
+        loss=1.0 / step,
+        losses={"mlm": 1.0 / step},
+        accuracy={"mlm": 0.5},
+        learning_rate=1e-3,
+        grad_norm=2.0,
+        num_tokens=100,
+        seconds=0.5,
+        **more,
+    )
+
+
+def saved(report: StepReport | None, step: int = 0) -> Saved:
+    plain = None if report is None else {k: v for k, v in asdict(report).items() if k != "checkpoint"}
+    progress = Progress(step=step if report is None else report.step, total_steps=20)
+    return Saved(path=Path("step"), progress=progress, settings={}, report=json.loads(json.dumps(plain)))
+
+
+def step_log(output: Path | None, resumed: Saved | None = None, *, main: bool = True, **more: Any) -> StepLog:
+    return StepLog(output, {"seed": 7}, lambda step: (100.0 * step, step / 8), main=main, saved=resumed, **more)
+
+
+def test_a_log_survives_a_crash(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, [{"step": 0, "loss": 9.0}])
+    metrics.log(1, {"loss": 1.0})
+    metrics.close()
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 4, "lo')  # the process was killed here
-    assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2, 3]
-    log = Metrics(tmp_path, after=2)
-    log.log(3, {"loss": 9.0})
+        file.write('{"step": 2, "lo')  # the process was killed here
+    assert read_metrics(tmp_path) == [{"step": 0, "loss": 9.0}, {"step": 1, "loss": 1.0}]
+    Metrics(tmp_path).close()
+    assert read_metrics(tmp_path) == []
+
+
+def test_lines_of_a_run(tmp_path: Path) -> None:
+    log = step_log(tmp_path, every=2)
+    log.evaluation(0, {"loss": 9.0})
+    for step in (1, 2, 3, 5):
+        assert log.step(step_report(step, evaluation={"loss": 4.0} if step == 3 else None)) == 200.0
     log.close()
-    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path)] == [(1, 1.0), (2, 0.5), (3, 9.0)]
-    assert all(json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
+    found = [(line["step"], line.get("loss"), line.get("held_out_loss")) for line in read_metrics(tmp_path)]
+    assert found == [(0, None, 9.0), (1, 1.0, None), (2, 0.5, None), (3, None, 4.0)]
+    line = read_metrics(tmp_path)[2]
+    assert (line["mlm_accuracy"], line["tokens"], line["epoch"]) == (0.5, 200, 0.25)
+    assert "mlm_loss" not in line  # it is the only one
+    other = step_log(tmp_path, main=False, every=1)  # another process writes nothing
+    other.step(step_report(4))
+    other.close()
+    assert len(read_metrics(tmp_path)) == 4
+    nowhere = step_log(None, every=1)
+    assert nowhere.step(step_report(1)) == 200.0
+    nowhere.close()
+
+
+@pytest.mark.parametrize("killed", ["before the line", "in the line", "after the line", "three steps later"])
+def test_a_resumed_log_is_that_of_a_run_which_was_never_stopped(killed: str, tmp_path: Path) -> None:
+    """The checkpoint of step 4, where an evaluation was, is whole; `metrics.jsonl` is as far as it came."""
+
+    def report_at(step: int) -> StepReport:
+        return step_report(step, evaluation={"loss": 0.1 * step} if step % 4 == 0 else None, events=("a word",))
+
+    def write(output: Path, resumed: Saved | None, steps: range) -> None:
+        log = step_log(output, resumed, every=3)
+        for step in steps:
+            log.step(report_at(step))
+        log.close()
+
+    write(tmp_path / "whole", None, range(1, 9))
+    cut = tmp_path / "cut"
+    write(cut, None, range(1, {"before the line": 4, "in the line": 5, "after the line": 5}.get(killed, 8)))
+    file = cut / "metrics.jsonl"
+    if killed == "in the line":
+        file.write_text(file.read_text()[:-20])
+    write(cut, saved(report_at(4)), range(5, 9))
+    ours, theirs = (
+        [{name: value for name, value in line.items() if name != "seconds"} for line in read_metrics(path)]
+        for path in (cut, tmp_path / "whole")
+    )
+    assert ours == theirs
+    assert [line["step"] for line in ours] == [1, 3, 4, 6, 8]
+
+
+def test_a_checkpoint_without_its_report_is_resumed_too(tmp_path: Path) -> None:
+    step_log(tmp_path, saved(None, step=4), every=1).close()
+    assert read_metrics(tmp_path) == []
+
+
+# -- trackers ----------------------------------------------------------------------------------------------------------
 
 
 def test_tensorboard_gets_the_numbers(tmp_path: Path) -> None:
+    """Its own files, read by itself; what a resumed run writes again counts once."""
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    for after, logged in ((0, (1, 2, 3)), (2, (3, 4))):
-        tracker = TensorBoard(tmp_path, after=after)
+    for resumed, logged in ((None, (1, 2, 4)), (saved(step_report(2)), (3, 4))):
+        log = step_log(tmp_path, resumed, every=1, track=("tensorboard",))
         for step in logged:
-            tracker.log({"loss": float(step)}, step)
-        tracker.close()
-    events = EventAccumulator(str(tmp_path))
+            log.step(step_report(step, evaluation={"loss": 4.0} if step == 4 else None))
+        log.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
-    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)]
+    found = [(event.step, event.value) for event in events.Scalars("loss")]
+    assert found == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3)), (4, 0.25)]
+    assert [(event.step, event.value) for event in events.Scalars("held_out_loss")] == [(4, 4.0)]
 
 
-def test_trackers_are_checked() -> None:
+@pytest.mark.parametrize(("name", "their_class"), [("wandb", "WandBTracker"), ("mlflow", "MLflowTracker")])
+def test_trackers_of_accelerate_get_the_numbers(
+    name: str, their_class: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracking = pytest.importorskip("accelerate.tracking")
+    told: list[Any] = []
+
+    class Fake:
+        def __init__(self, run_name: str) -> None:
+            told.append(run_name)
+
+        def start(self) -> None:
+            told.append("start")
+
+        def store_init_configuration(self, values: dict[str, Any]) -> None:
+            told.append(values)
+
+        def log(self, values: dict[str, Any], step: int) -> None:
+            told.append((step, values["loss"]))
+
+        def finish(self) -> None:
+            told.append("finish")
+
+    monkeypatch.setattr(tracking, their_class, Fake)
+    (tmp_path / "my-run").mkdir()
+    log = step_log(tmp_path / "my-run", every=1, track=(name,))
+    log.step(step_report(2))
+    log.close()
+    assert told == ["my-run", "start", {"seed": 7}, (2, 0.5), "finish"]
+    assert open_trackers((), tmp_path, {}, after=0) == []
+
+
+def test_trackers_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_trackers(()) == ()
     with pytest.raises(UsageError, match="unknown tracker 'tensorbord'"):
         check_trackers(("tensorbord",))
+    there = {"wandb", "tensorboard", "accelerate"}
+    monkeypatch.setattr(log, "installed", there.__contains__)
+    assert check_trackers(None) == ("tensorboard",)
+    assert check_trackers(("wandb", "tensorboard")) == ("wandb", "tensorboard")
+    with pytest.raises(UsageError, match="'mlflow' is not installed; pip install mlflow"):
+        check_trackers(("mlflow",))
+    there.remove("accelerate")
+    with pytest.raises(UsageError, match="'wandb' needs accelerate"):
+        check_trackers(("wandb",))
+    there.remove("tensorboard")
+    assert check_trackers(None) == ()
 
 
 def test_the_kept_weights_figures() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import threading
@@ -17,6 +18,7 @@ import torch
 
 import bertworks
 from bertworks import hub
+from bertworks.config import to_dict
 from bertworks.data.corpus import Corpus
 from bertworks.errors import BertworksError, CheckpointError, DataError, OutputError, UsageError
 from bertworks.hub.sentence import SentenceSettings
@@ -27,7 +29,9 @@ from bertworks.train.log import read_metrics
 from bertworks.train.parallel import Parallel
 from bertworks.train.recipes import load_recipe
 from bertworks.train.run import Finished, Note, Planned, RunOptions, Stepped, Stopped, pretrain
-from tests.train.runs import SMALL, finished, losses, make_corpus, run
+from bertworks.train.settle import changes_of_checkpoint
+from bertworks.train.state import weights_sha256
+from tests.train.runs import SMALL, finished, losses, make_corpus, run, timeless
 
 Corpora = Callable[[str], Path]
 
@@ -54,7 +58,7 @@ def pretrained(corpora: Corpora, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return output
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Any:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -220,22 +224,23 @@ def test_stopped_and_resumed_is_the_same(corpora: Corpora, tmp_path: Path) -> No
     assert finished(rest).metrics == finished(whole).metrics
     ours, theirs = weights(output), weights(tmp_path / "whole")
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    told = [[line.get("loss"), line.get("held_out_loss")] for line in read_metrics(output)]
-    assert told == [[line.get("loss"), line.get("held_out_loss")] for line in read_metrics(tmp_path / "whole")]
+    assert timeless(output) == timeless(tmp_path / "whole")
 
 
 def test_killed_between_checkpoint_and_line(corpora: Corpora, tmp_path: Path) -> None:
-    """The newest checkpoint's line was not written any more: the steps since the one before are done again."""
-    whole = run(corpora("bert"), tmp_path / "whole", recipe="bert", steps=6)
+    """The newest checkpoint's line, with an evaluation, was not written any more: the checkpoint knows it."""
+    settings = ("train.checkpoint_steps=2", "train.evaluation.steps=4")
+    whole = run(corpora("bert"), tmp_path / "whole", *settings, recipe="bert", steps=6)
     output = tmp_path / "killed"
-    stop_after(corpora("bert"), output, 4, "train.checkpoint_steps=2")
+    stop_after(corpora("bert"), output, 4, *settings)
     lines = (output / "metrics.jsonl").read_text().splitlines(keepends=True)
     kept = [line for line in lines if json.loads(line)["step"] < 4]
+    assert "held_out_loss" in lines[-1]
     (output / "metrics.jsonl").write_text("".join(kept) + lines[-1][:20])  # cut off in the middle of a line
     rest = list(pretrain(RunOptions(corpus=corpora("bert"), output=output, resume=True, track=())))
-    assert next(event.plan.first_step for event in rest if isinstance(event, Planned)) == 3
-    assert losses(rest) == losses(whole)[3:]
-    assert [line["loss"] for line in read_metrics(output) if "loss" in line] == losses(whole)
+    assert next(event.plan.first_step for event in rest if isinstance(event, Planned)) == 4
+    assert losses(rest) == losses(whole)[4:]
+    assert timeless(output) == timeless(tmp_path / "whole")
     ours, theirs = weights(output), weights(tmp_path / "whole")
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
@@ -265,6 +270,8 @@ def test_killed_before_the_first_checkpoint(corpora: Corpora, tmp_path: Path) ->
     rest = list(pretrain(replace(options, resume=True)))
     assert "begins again at step 0" in next(event.text for event in rest if isinstance(event, Note))
     assert finished(rest).steps == 2
+    run(corpora("bert"), tmp_path / "whole", steps=2)
+    assert timeless(output) == timeless(tmp_path / "whole")  # the untrained model's figures, too
 
 
 def test_an_unfinished_run_is_no_model_and_says_how_it_becomes_one(corpora: Corpora, tmp_path: Path) -> None:
@@ -303,6 +310,19 @@ def test_resuming_with_other_settings_names_them(corpora: Corpora, tmp_path: Pat
     events = list(pretrain(replace(options, settings=("train.checkpoint_steps=3",))))  # changes no result
     assert "train.checkpoint_steps: null -> 3" in next(event.text for event in events if isinstance(event, Note))
     assert isinstance(events[-1], Finished)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed(pretrained: Path) -> None:
+    """It does not know settings that have come since, which are at their defaults."""
+    asked = load_recipe(pretrained / "config.toml")
+    settings = to_dict(asked)
+    del settings["data"]["short_prob"], settings["run"]["teacher_sha256"]
+    changes_of_checkpoint(settings, replace(asked, data=replace(asked.data, short_prob=0.0)))
+    with pytest.raises(UsageError, match=r"\(data\.short_prob: 0\.0 -> 0\.5\)"):
+        changes_of_checkpoint(settings, replace(asked, data=replace(asked.data, short_prob=0.5)))
+    settings["data"]["long_prob"] = 0.1  # one that is gone
+    with pytest.raises(UsageError, match=r"data\.long_prob: 0\.1 -> not set"):
+        changes_of_checkpoint(settings, asked)
 
 
 # -- going on with a model that is there -------------------------------------------------------------------------------
@@ -369,6 +389,35 @@ def test_the_teacher_is_judged_too(corpora: Corpora, pretrained: Path, tmp_path:
     planned = next(event for event in events if isinstance(event, Planned))
     assert planned.teacher.keys() == {"loss", "mlm_perplexity", "mlm_accuracy"}
     assert 0 <= planned.teacher["mlm_accuracy"] <= 1
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_another_teacher_is_noticed(head: bool, corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:
+    """The directory is the same; what is in it was trained anew."""
+    loaded, teacher = hub.load(pretrained), tmp_path / "teacher"
+    model = copy.deepcopy(loaded.model)
+    if not head:
+        model.set_heads([])
+    hub.save(model, loaded.tokenizer, teacher)
+    output = tmp_path / "student"
+    given = {"command": "distill", "recipe": None, "teacher": str(teacher)}
+    stop_after(corpora("bert"), output, 2, "model.size=2x24x3", **given)
+    section = load_recipe(output / "config.toml").run
+    assert section is not None
+    assert section.teacher_sha256 == weights_sha256(model)
+    with torch.no_grad():
+        model.body.embeddings.tokens.weight[7, 3] += 1e-3
+    hub.save(model, loaded.tokenizer, teacher)
+    resumed = RunOptions(command="distill", corpus=corpora("bert"), output=output, resume=True, track=())
+    was, now = section.teacher_sha256, weights_sha256(model)
+    hashes = f"their SHA-256 was {was[:12]}…, and is {now[:12]}…"
+    words = f"the teacher {teacher} has other weights than when the run began: {hashes}"
+    with pytest.raises(UsageError, match=re.escape(words)):
+        list(pretrain(resumed))
+    with torch.no_grad():
+        model.body.embeddings.tokens.weight.copy_(loaded.model.body.embeddings.tokens.weight)
+    hub.save(model, loaded.tokenizer, teacher, dtype=torch.float32)  # as it was, in new files
+    assert finished(list(pretrain(resumed))).steps == 6
 
 
 def test_distilling_to_another_width(corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bertworks.cli.console import print_note
+from bertworks.errors import OutputError
 
 DEFAULT_MODEL = "minilm"  # the model that is there without a network
 DEFAULT_DEVICE = "cpu"
@@ -76,6 +77,19 @@ def tell_odd_files(files: Sequence[str], *, quiet: bool) -> None:
         elif path.stat().st_size == 0:
             print_note(f"note: {file} is empty", quiet=quiet)
         seen.add(path)
+
+
+def check_new_directory(output: Path, overwrite: bool) -> None:
+    """An error where a directory cannot be made, or is there and not empty; told before the work, not after it."""
+    if output.exists() and not output.is_dir():
+        raise OutputError(f"{output} is a file; give the name of a directory")
+    if output.is_dir() and any(output.iterdir()) and not overwrite:
+        raise OutputError(f"{output} exists already and is not empty; choose another name or add --overwrite")
+    parent = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not parent.is_dir():
+        raise OutputError(f"cannot write {output}: {parent} is not a directory")
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"cannot write {output}: no permission in {parent}")
 
 
 def model_identity(model: str) -> str | list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -25,6 +26,22 @@ PLAIN_INTERVAL_SECONDS = 5.0
 def print_result(text: str) -> None:
     """Print a result for people, on standard output."""
     typer.echo(text)
+
+
+def print_table(head: list[str], rows: list[list[str]]) -> None:
+    """Print rows of text below their names, on standard output, each column as wide as it needs."""
+    widths = [max(_width(line[column]) for line in [head, *rows]) for column in range(len(head))]
+    for line in [head, *rows]:
+        cells = (cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True))
+        print_result("  ".join(cells).rstrip())
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide (East Asian) character, none for a combining one."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
 
 
 def print_json(value: Any) -> None:

@@ -35,22 +35,33 @@ def convert(
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())) and not overwrite:
         raise OutputError(f"{destination} exists already; choose another name or add --overwrite")
     import torch
+    from torch import nn
 
     from bertworks import hub
+    from bertworks.hub.translation import is_translation, load_translation, save_translation
 
-    loaded = hub.load(source)
-    hub.save(loaded.model, loaded.tokenizer, destination, settings=loaded.settings, dtype=getattr(torch, dtype))
-    parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
+    directory = hub.resolve(source)
+    module: nn.Module
+    if is_translation(directory):
+        translation = load_translation(directory)
+        module = translation.model
+        save_translation(translation, destination, dtype=getattr(torch, dtype))
+    else:
+        loaded = hub.load(directory)
+        module = loaded.model
+        hub.save(loaded.model, loaded.tokenizer, destination, settings=loaded.settings, dtype=getattr(torch, dtype))
+    family = getattr(module.config, "family", "bertworks")
+    parameters = sum(parameter.numel() for parameter in module.parameters())
     size = (destination / "model.safetensors").stat().st_size
     if json:
         print_json(
             {
                 "source": source,
                 "destination": str(destination),
-                "family": loaded.model.config.family,
+                "family": family,
                 "parameters": parameters,
                 "bytes": size,
             }
         )
         return
-    print_result(f"wrote {destination}: {loaded.model.config.family}, {parameters:,} parameters, {size / 1e6:.1f} MB")
+    print_result(f"wrote {destination}: {family}, {parameters:,} parameters, {size / 1e6:.1f} MB")

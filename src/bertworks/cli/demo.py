@@ -1,11 +1,14 @@
 """`bertworks demo`: the main job end to end, on texts of our own and the offline model.
 
-The steps are computed in `demo_steps`, the page is drawn in `demo_page`; here they are told to the user one by one.
+The steps are computed in `demo_finetune` and `demo_steps`, told in `demo_teller`, and drawn in `demo_page`; here they are
+put in order, and their files are written.
 """
 
 from __future__ import annotations
 
 import json as json_module
+import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -24,18 +27,32 @@ from bertworks.cli.common import (
     ThreadsOption,
     prepare,
 )
-from bertworks.cli.console import duration, print_json, print_result
+from bertworks.cli.console import StageProgress, duration, print_json
+from bertworks.cli.demo_teller import Teller
 from bertworks.errors import OutputError
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import RenderableType
 
-    from bertworks.cli.demo_steps import Classes, LayerRow, LongText, ModelFacts, Results, Search, TokenRow
+    from bertworks.cli.demo_steps import Results
     from bertworks.infer.loaded import LoadedModel
 
-NUM_STEPS = 7
-PLAIN_WIDTH = 100  # columns where there is no terminal to ask
+FINE_TUNED = "messages-model"
+SAMPLES = {
+    "messages.csv": "classify: messages to a shop, each with one of six labels",
+    "topics.jsonl": "classify --multi-label: sentences with several topics, or none",
+    "same.tsv": "pair: do two sentences say the same?",
+    "stars.csv": "regress: reviews with one to five stars",
+    "endings.csv": "choice: how does it go on? three endings each",
+    "names.conll": "tag: sentences with names of people, places and organisations",
+    "questions.json": "qa: questions about ten short articles, some without an answer",
+    "search.csv": "similarity: queries and the notes that answer them",
+    "library.txt": "the notes, one per line",
+    "long.txt": "a text of several windows",
+}
+"""The files in `bertworks/samples`, and what each is for."""
+TEXTS = ("messages.csv", "library.txt", "long.txt")
+"""Those that the demo works on."""
 
 
 def demo(
@@ -43,23 +60,37 @@ def demo(
         Path, typer.Option("--output", "-o", help="The directory to write the results to.", metavar="DIR")
     ] = Path("demo-output"),
     model: ModelOption = DEFAULT_MODEL,
+    open_report: Annotated[
+        bool, typer.Option("--open", help="Show the report in a browser at the end, where there is one.")
+    ] = False,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="Only write the sample files, one or more for each task.")
+    ] = False,
     device: DeviceOption = DEFAULT_DEVICE,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Show the main job in a minute, without any download.
+    """Show the main job in a minute or two, without any download.
 
-    Embeds and searches texts, tokenizes with offsets, classifies on frozen
-    vectors, compares layers, reads a long text, and writes what it found.
+    Fine-tunes a classifier and writes its report; then embeds and searches
+    texts, tokenizes with offsets, classifies on frozen vectors, compares
+    layers, reads a long text, and writes what it found.
 
     \b
-    Example:
+    Examples:
       bertworks demo --output demo-output
+      bertworks demo --files-only -o samples
     """
     _make_directory(output)
+    teller = Teller(quiet=json)
+    if files_only:
+        _write_samples(output, SAMPLES)
+        if json:
+            print_json({"files": [str(output / name) for name in SAMPLES]})
+        teller.files([(output / name, what) for name, what in SAMPLES.items()])
+        return
     started = time.monotonic()
-    teller = _Teller(quiet=json)
     results, files = _run(teller, output, model, device, threads, seed)
     seconds = time.monotonic() - started
     if json:
@@ -68,18 +99,34 @@ def demo(
         teller.text(f"Done in {duration(seconds)}. What to type next:")
         for command in _next_commands(output):
             teller.line(f"  {command}")
+    if open_report:
+        _open(Path(results.fine_tuned.report))
 
 
 def _run(
-    teller: _Teller, output: Path, name: str, device: str, threads: int | None, seed: int
+    teller: Teller, output: Path, name: str, device: str, threads: int | None, seed: int
 ) -> tuple[Results, dict[str, Path]]:
     from bertworks.cli import demo_steps as steps
+    from bertworks.cli.demo_finetune import fine_tune
 
     messages, labels = steps.read_messages()
     notes = steps.read_sample("library.txt").splitlines()
+    _write_samples(output, TEXTS)  # the next commands want something to work on, too
 
-    teller.step(1, f"Load the model {name!r}")
+    teller.step(1, f"Fine-tune the model {name!r} to sort {len(messages)} messages")
     prepare(seed=seed, threads=threads)
+    with StageProgress(quiet=teller.quiet) as progress:
+        fine_tuned = fine_tune(
+            name,
+            output / "messages.csv",
+            output / FINE_TUNED,
+            device=device,
+            seed=seed,
+            progress=lambda done, total: progress.update("training", done / total, f"step {done} of {total}"),
+        )
+    teller.fine_tuned(fine_tuned)
+
+    teller.step(2, f"Load the model {name!r} as it is")
     import bertworks
 
     loaded = bertworks.load(name, device=device)
@@ -87,28 +134,29 @@ def _run(
     facts = steps.describe(name, loaded, rate)
     teller.model(facts)
 
-    teller.step(2, f"Embed {len(notes)} notes and search them by meaning")
+    teller.step(3, f"Embed {len(notes)} notes and search them by meaning")
     note_vectors = _vectors(loaded, notes)
     searches = steps.search(loaded, notes, note_vectors)
     teller.searches(searches)
 
-    teller.step(3, "Tokenize, with offsets into the text as it was written")
+    teller.step(4, "Tokenize, with offsets into the text as it was written")
     tokens = steps.token_rows(loaded)
     teller.tokens(steps.SENTENCE, tokens)
 
-    teller.step(4, f"Classify {len(messages)} messages: logistic regression on frozen vectors")
+    teller.step(5, f"Classify {len(messages)} messages: logistic regression on frozen vectors")
     classes = steps.classify(messages, labels, message_vectors, seed)
     teller.classes(classes)
 
-    teller.step(5, "Which layer? The same head on other layers")
+    teller.step(6, "Which layer? The same head on other layers")
     layers = steps.compare_layers(loaded, messages, labels, seed)
     teller.layers(layers)
 
-    teller.step(6, "Embed a text longer than the model's window")
+    teller.step(7, "Embed a text longer than the model's window")
     long_text = steps.read_long(loaded, steps.read_sample("long.txt"))
     teller.long_text(long_text)
 
     results = steps.Results(
+        fine_tuned=fine_tuned,
         model=facts,
         searches=searches,
         sentence=steps.SENTENCE,
@@ -118,9 +166,9 @@ def _run(
         long_text=long_text,
         points=steps.map_points(message_vectors),
     )
-    teller.step(7, f"Write the results to {output}")
+    teller.step(8, f"Write the results to {output}")
     files = _write(output, results, messages, message_vectors, notes, note_vectors)
-    teller.files(files)
+    teller.files([(path, FILE_NOTES[name]) for name, path in files.items()])
     return results, files
 
 
@@ -128,6 +176,22 @@ def _vectors(model: LoadedModel, texts: list[str]) -> np.ndarray:
     import numpy as np
 
     return np.asarray(model.embed(texts, normalize=True))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+FILE_NOTES = {
+    "report.html": "the fine-tuned model: how good it is and where it errs; open it in a browser",
+    FINE_TUNED: "the fine-tuned model itself, for `bertworks predict` and `transformers`",
+    "demo.html": "all of this on one page; open it in a browser",
+    "searches.json": "the queries and what they found",
+    "predictions.jsonl": "every message with its label and what frozen vectors say",
+    "messages.npy": "the vectors of the messages",
+    "library.parquet": "the notes with their vectors",
+    "messages.csv": "the messages",
+    "library.txt": "the notes",
+    "long.txt": "the long text",
+}
 
 
 def _write(
@@ -138,30 +202,37 @@ def _write(
     notes: Sequence[str],
     note_vectors: np.ndarray,
 ) -> dict[str, Path]:
-    """Write every file; returns them with what they hold, in the order to look at them."""
+    """Write every file that is not there yet; returns all of them with what they hold, in the order to look at them."""
     from bertworks.atomic import write_text
     from bertworks.cli.demo_page import page
-    from bertworks.cli.demo_steps import read_sample
 
     def lines(rows: Sequence[Any]) -> str:
         return "".join(json_module.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
 
-    found = {name: output / name for name in ("demo.html", "searches.json", "predictions.jsonl")}
     try:
-        write_text(found["demo.html"], page(results))
+        write_text(output / "demo.html", page(results))
         rows = [asdict(search) for search in results.searches]
-        write_text(found["searches.json"], json_module.dumps(rows, ensure_ascii=False, indent=2) + "\n")
-        write_text(found["predictions.jsonl"], lines(results.classes.predictions))
-        for name in ("messages.csv", "library.txt", "long.txt"):  # so that the next commands have something to work on
+        write_text(output / "searches.json", json_module.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        write_text(output / "predictions.jsonl", lines(results.classes.predictions))
+    except OSError as error:
+        raise _cannot_write(output, error) from error
+    _write_vectors(output / "messages.npy", messages, message_vectors)
+    _write_vectors(output / "library.parquet", notes, note_vectors)
+    return {name: output / name for name in FILE_NOTES} | {"report.html": Path(results.fine_tuned.report)}
+
+
+def _write_samples(output: Path, names: Sequence[str] | dict[str, str]) -> None:
+    from bertworks.atomic import write_text
+    from bertworks.cli.demo_steps import read_sample
+
+    try:
+        for name in names:
             write_text(output / name, read_sample(name))
     except OSError as error:
-        raise OutputError(f"cannot write to {output}: {error.strerror or error}") from error
-    found["messages.npy"] = _write_vectors(output / "messages.npy", messages, message_vectors)
-    found["library.parquet"] = _write_vectors(output / "library.parquet", notes, note_vectors)
-    return found | {name: output / name for name in ("messages.csv", "library.txt", "long.txt")}
+        raise _cannot_write(output, error) from error
 
 
-def _write_vectors(path: Path, texts: Sequence[str], vectors: np.ndarray) -> Path:
+def _write_vectors(path: Path, texts: Sequence[str], vectors: np.ndarray) -> None:
     """The same files that `bertworks embed` writes."""
     from bertworks.data.outputs import ResumableOutput
     from bertworks.data.writers import Rows
@@ -169,28 +240,6 @@ def _write_vectors(path: Path, texts: Sequence[str], vectors: np.ndarray) -> Pat
     with ResumableOutput(path, "vector", {"demo": path.name}, resumable=False) as result:
         result.append(Rows(start=0, texts=texts, vectors=vectors))
         result.finish()
-    return path
-
-
-FILE_NOTES = {
-    "demo.html": "all of this on one page; open it in a browser",
-    "searches.json": "the queries and what they found",
-    "predictions.jsonl": "every message with its label and the prediction",
-    "messages.npy": "the vectors of the messages",
-    "library.parquet": "the notes with their vectors",
-    "messages.csv": "the messages",
-    "library.txt": "the notes",
-    "long.txt": "the long text",
-}
-
-
-def _next_commands(output: Path) -> list[str]:
-    return [
-        f"bertworks embed {output / 'library.txt'} -o vectors.npy",
-        f"bertworks embed {output / 'messages.csv'} --text-column text --pooling words -o words.parquet",
-        "bertworks info minilm",
-        "bertworks --help",
-    ]
 
 
 def _make_directory(output: Path) -> None:
@@ -201,10 +250,37 @@ def _make_directory(output: Path) -> None:
         raise OutputError(f"cannot write to the directory {output}: {reason}; choose another --output") from error
 
 
+def _cannot_write(output: Path, error: OSError) -> OutputError:
+    return OutputError(f"cannot write to {output}: {error.strerror or error}")
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def _next_commands(output: Path) -> list[str]:
+    return [
+        f'echo "Where is my parcel?" | bertworks predict {output / FINE_TUNED} -',
+        f"bertworks embed {output / 'library.txt'} -o vectors.npy",
+        "bertworks demo --files-only -o samples",
+        "bertworks finetune tag --train samples/names.conll -o names",
+        "bertworks --help",
+    ]
+
+
+def _open(page: Path) -> None:
+    """Show a page where a person with a screen is watching; a browser in the terminal would only be in the way."""
+    import webbrowser
+
+    has_screen = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if has_screen and sys.stdout.isatty():
+        webbrowser.open(page.resolve().as_uri())
+
+
 def _summary(results: Results, files: dict[str, Path], seconds: float) -> dict[str, Any]:
     classes = asdict(replace(results.classes, predictions=[]))
     del classes["predictions"]  # one line each in predictions.jsonl
     return {
+        "fine_tuned": asdict(results.fine_tuned),
         "model": asdict(results.model),
         "searches": [asdict(search) for search in results.searches],
         "tokens": [asdict(row) for row in results.tokens],
@@ -214,125 +290,3 @@ def _summary(results: Results, files: dict[str, Path], seconds: float) -> dict[s
         "files": [str(path) for path in files.values()],
         "seconds": round(seconds, 3),
     }
-
-
-class _Teller:
-    """Says what the steps found: with colours and lines on a terminal, as plain text elsewhere, or not at all."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        from rich.console import Console
-
-        self._quiet = quiet
-        self._console = Console(highlight=False)
-        self._plain = not self._console.is_terminal
-        if self._plain:
-            self._console = Console(highlight=False, no_color=True, width=PLAIN_WIDTH)
-
-    def show(self, what: RenderableType) -> None:
-        if self._quiet:
-            return
-        if not self._plain:
-            self._console.print(what)
-            return
-        with self._console.capture() as captured:
-            self._console.print(what)
-        for line in captured.get().splitlines():
-            print_result(line.rstrip())  # a log is easier to compare without the spaces that fill up a table
-
-    def text(self, text: str, style: str = "") -> None:
-        """Lines as they are: brackets in texts are not markup."""
-        from rich.text import Text
-
-        self.show(Text(text, style=style))
-
-    def line(self, text: str) -> None:
-        """A line that is never wrapped: a path or a command, to be copied."""
-        if not self._quiet:
-            print_result(text)
-
-    def step(self, number: int, title: str) -> None:
-        self.text(f"{number}/{NUM_STEPS}  {title}", style="bold cyan")
-
-    def table(self, rows: Sequence[Sequence[str]], columns: Sequence[str], *, right: Sequence[int] = ()) -> None:
-        """A table; the columns numbered in `right` are aligned to the right."""
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None if self._plain else SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="dim")
-        for index, column in enumerate(columns):
-            table.add_column(column, justify="right" if index in right else "left", no_wrap=index in right)
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        self.show(table)
-        if self._plain:  # elsewhere the table brings its own empty line
-            self.text("")
-
-    def question(self, question: str, answers: Sequence[tuple[float, str]]) -> None:
-        """A question and what was found, with scores; a long answer goes on under its own beginning."""
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
-        self.text(f"? {question}", style="bold")
-        grid = Table.grid(padding=(0, 2))
-        for score, answer in answers:
-            grid.add_row(Text(f"{score:.2f}"), Text(answer))
-        self.show(Padding(grid, (0, 0, 0, 2), expand=False))
-
-    def model(self, facts: ModelFacts) -> None:
-        window = "no limit" if facts.window is None else f"{facts.window} tokens"
-        self.text(
-            f"{facts.family}, {facts.num_parameters / 1e6:.1f} million parameters, {facts.num_layers} layers of width "
-            f"{facts.hidden_size}, window: {window}"
-        )
-        self.text(f"{facts.texts_per_second:,.0f} short texts per second on this machine\n")
-
-    def searches(self, searches: Sequence[Search]) -> None:
-        for search in searches:
-            self.question(search.query, [(hit.score, hit.text) for hit in search.hits])
-        self.text("")
-
-    def tokens(self, sentence: str, tokens: Sequence[TokenRow]) -> None:
-        self.text(sentence, style="bold")
-        self.table(
-            [(row.token, f"{row.start}–{row.end}", row.original) for row in tokens],
-            ("token", "characters", "in the text"),
-            right=(1,),
-        )
-
-    def classes(self, classes: Classes) -> None:
-        self.table(
-            [
-                ("frozen vectors", f"{classes.accuracy:.1%} ± {classes.spread:.1%}"),
-                ("word counts (TF-IDF)", f"{classes.tfidf_accuracy:.1%}"),
-                ("always the most frequent label", f"{classes.majority_accuracy:.1%}"),
-            ],
-            ("features", "accuracy (5-fold)"),
-            right=(1,),
-        )
-        if classes.mixed_up_count:
-            first, second = classes.mixed_up
-            self.text(f"most mixed up: {first} and {second}, {classes.mixed_up_count} times; for example")
-            for row in [row for row in classes.predictions if {row.label, row.predicted} == {first, second}][:2]:
-                self.text(f"  {row.label}, taken for {row.predicted}: {row.text}")
-            self.text("")
-
-    def layers(self, layers: Sequence[LayerRow]) -> None:
-        rows = [(row.layers, str(row.width), f"{row.accuracy:.1%}") for row in layers]
-        self.table(rows, ("layers", "width", "accuracy"), right=(1, 2))
-
-    def long_text(self, found: LongText) -> None:
-        self.text(str(found))
-        if found.num_windows > 1:
-            first = (
-                f"only its first window: {found.share_in_first:.0%} of the words, all that is left where texts are cut"
-            )
-            self.question(found.question, [(found.score_whole, "the whole text"), (found.score_first_window, first)])
-        self.text("")
-
-    def files(self, files: dict[str, Path]) -> None:
-        width = max(len(str(path)) for path in files.values())
-        for name, path in files.items():
-            self.line(f"{path!s:<{width}}  {FILE_NOTES[name]}")
-        self.line("")

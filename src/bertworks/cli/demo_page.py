@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 import numpy as np
 
+from bertworks.cli.demo_finetune import FineTuned
 from bertworks.cli.demo_steps import Classes, LongText, ModelFacts, Results, Search, TokenRow
 from bertworks.page import NUM_COLOURS, bars, document, facts, section, soft
 
@@ -21,9 +23,10 @@ def page(results: Results) -> str:
     """The whole page."""
     name = escape(results.model.name)
     body = [
-        f"<h1>What {name} sees</h1>",
+        f"<h1>What {name} learns and sees</h1>",
         '<p class="soft">Made by <code>bertworks demo</code> on this computer, from texts written for it.</p>',
         _facts(results.model),
+        _fine_tuned_section(results.fine_tuned),
         _map_section(results.points, results.classes, results.model.hidden_size),
         '<div class="columns">',
         _classes_section(results.classes),
@@ -56,6 +59,25 @@ def _facts(model: ModelFacts) -> str:
         (f"{model.texts_per_second:,.0f} / s", "short texts, measured here"),
     ]
     return facts(numbers)
+
+
+def _fine_tuned_section(found: FineTuned) -> str:
+    answers = "".join(
+        f"<li><b>{answer.probability:.0%}</b><span>{escape(answer.text)} <b>{escape(answer.label)}</b></span></li>"
+        for answer in found.answers
+    )
+    page = escape("/".join(Path(found.report).parts[-2:]), quote=True)  # beside this page
+    return section(
+        "Fine-tuned to sort messages",
+        bars(found.rows),
+        soft(
+            f"Accuracy on {found.num_dev} messages that it has not seen, after {found.num_train} others and "
+            f"{found.seconds:.0f} seconds. New messages, and how sure it is:"
+        ),
+        f'<ol class="hits plain">{answers}</ol>',
+        f'<p><a href="{page}">The report</a> shows what it takes for what, how sure it is, and its errors word by word. '
+        f"By hand: <code>{escape(found.command)}</code></p>",
+    )
 
 
 def _map_section(points: np.ndarray, classes: Classes, hidden_size: int) -> str:

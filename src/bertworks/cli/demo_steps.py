@@ -1,4 +1,5 @@
-"""What the demo computes: each step takes a loaded model and returns a plain value; nothing is printed or written here.
+"""What the demo computes with the model as it is: each step takes a loaded model and returns a plain value; nothing is
+printed or written here.
 
     facts of the model -> search -> tokens with offsets -> classes on frozen vectors -> which layer? -> a long text
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from bertworks.cli.demo_finetune import FineTuned
     from bertworks.infer.loaded import LoadedModel
 
 QUERIES = (
@@ -130,6 +132,7 @@ class LongText:
 class Results:
     """Everything that the steps found; the page and the files are made of it."""
 
+    fine_tuned: FineTuned
     model: ModelFacts
     searches: list[Search]
     sentence: str

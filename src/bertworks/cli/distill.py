@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bertworks.cli.common import DEFAULT_DEVICE, DeviceOption, JsonOption, QuietOption, ThreadsOption, prepare
-from bertworks.cli.pretraining import follow
+from bertworks.cli.common import DEFAULT_DEVICE, DeviceOption, JsonOption, QuietOption, ThreadsOption
+from bertworks.cli.pretraining import begin
 from bertworks.cli.training import (
     BudgetOption,
     OptionalSeed,
@@ -17,7 +17,6 @@ from bertworks.cli.training import (
     SettingsOption,
     StepsOption,
     TrackOption,
-    trackers,
 )
 
 
@@ -62,23 +61,22 @@ def distill(
       bertworks distill wiki --teacher my-bert --size 3x256x4 --budget 20m -o student
       bertworks distill wiki-minilm --teacher minilm --size 3x384x12 --steps 2000 -o half-minilm
     """
-    prepare(seed=seed or 0, threads=threads)
-    from bertworks.train.measure import parse_budget
-    from bertworks.train.run import RunOptions
-
-    options = RunOptions(
-        command="distill",
-        corpus=corpus,
-        output=output,
+    begin(
+        "distill",
+        corpus,
+        output,
         recipe=recipe,
-        settings=(*(settings or ()), *([f"model.size={size}"] if size else ())),
-        budget=None if budget is None else parse_budget(budget),
+        size=size,
+        budget=budget,
         steps=steps,
         teacher=teacher,
+        settings=settings,
         resume=resume,
         overwrite=overwrite,
-        track=trackers(track),
+        track=track,
         seed=seed,
         device=device,
+        threads=threads,
+        json=json,
+        quiet=quiet,
     )
-    follow(options, json=json, quiet=quiet)

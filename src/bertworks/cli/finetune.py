@@ -35,7 +35,6 @@ from bertworks.cli.training import (
     OptionalSeed,
     OverwriteOption,
     ResumeOption,
-    SettingsOption,
     TrackOption,
     TrainingProgress,
     short,
@@ -68,6 +67,9 @@ def finetune(
             help="Without --dev: the share of the training file to keep for that.", metavar="X", show_default="0.1"
         ),
     ] = None,
+    max_examples: Annotated[
+        int | None, typer.Option(help="Learn from the first N examples of the training file only.", metavar="N")
+    ] = None,
     test: Annotated[
         Path | None, typer.Option(help="A labelled file to be judged by once, at the end.", metavar="FILE")
     ] = None,
@@ -76,7 +78,7 @@ def finetune(
         typer.Option(
             "--model",
             "-m",
-            help="An alias, a model directory or a Hub id.",
+            help="An alias, a model directory, a Hub id, or a new bilstm, bigru or birnn.",
             metavar="MODEL",
             show_default=DEFAULT_MODEL,
         ),
@@ -111,6 +113,27 @@ def finetune(
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Rare classes count as much as frequent ones (class weights).")
     ] = False,
+    crf: Annotated[
+        bool, typer.Option("--crf", help="tag: choose the tags of a sentence together (conditional random field).")
+    ] = False,
+    vectors: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For bilstm, bigru, birnn: word vectors beside the words, from a file or a model; repeatable.",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    between: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The same between the recurrent layers (TagLM); the last layer alone.",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    unlabelled: Annotated[
+        list[str] | None,
+        typer.Option(help="tag, with these models: text to learn from without tags (CVT).", metavar="FILE"),
+    ] = None,
     lora: Annotated[
         int | None, typer.Option(help="Train adapters of this rank; they are merged on save.", metavar="RANK")
     ] = None,
@@ -124,7 +147,12 @@ def finetune(
         bool, typer.Option("--frozen", help="Train a scikit-learn model on the frozen model's vectors instead.")
     ] = False,
     config: Annotated[Path | None, typer.Option(help="A TOML file with settings.", metavar="FILE")] = None,
-    settings: SettingsOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Override one setting, such as method.freeze_layers=4; repeat.", metavar="KEY=VALUE"
+        ),
+    ] = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     track: TrackOption = None,
@@ -146,6 +174,7 @@ def finetune(
     Examples:
       bertworks finetune classify --train train.csv --dev dev.csv -o sentiment
       bertworks finetune tag --train eng.train --dev eng.testa --epochs 1 -o names
+      bertworks finetune tag --train eng.train --model bilstm --crf --vectors glove.txt -o names
       bertworks finetune pair --train train.tsv --dev dev.tsv --seeds 3 -o paraphrases
       bertworks finetune qa --train squad.json --dev-fraction 0.1 -o answers
       bertworks finetune regress --train counts.csv --set task.distribution=poisson -o counts
@@ -159,11 +188,16 @@ def finetune(
 
     choice(task, NAMES, "task")
     own = {
+        "data.max_examples": max_examples,
         "train.batch_size": batch_size,
         "train.optimizer.learning_rate": learning_rate,
         "train.evaluation.patience": patience,
         "task.class_weights": "balanced" if balanced else None,
         "method.lora_rank": lora,
+        "task.crf": "true" if crf else None,
+        "words.vectors": ",".join(vectors or ()) or None,
+        "words.between": ",".join(between or ()) or None,
+        "words.unlabelled": ",".join(unlabelled or ()) or None,
     }
     options = FinetuneOptions(
         task=task,  # type: ignore[arg-type]  # it was checked
@@ -203,10 +237,10 @@ def finetune(
 def follow(options: FinetuneOptions, *, json: bool, quiet: bool) -> None:
     """Run, and tell what happens."""
     from bertworks.finetune import events, run
+    from bertworks.train.directory import is_run
 
-    if not speaks():
-        quiet, json = True, False
-    silent = quiet or json
+    told = speaks()
+    silent = quiet or json or not told
     results: list[Finished] = []
     plans: list[Planned] = []
 
@@ -230,11 +264,12 @@ def follow(options: FinetuneOptions, *, json: bool, quiet: bool) -> None:
         other,
         begins=events.Begun,
         again=shlex.join(["bertworks", "finetune", options.task, "-o", str(options.output)]),
-        quiet=quiet,
+        quiet=quiet or not told,
         silent=silent,
         judged="dev",
+        resumes=options.resume and is_run(options.output),
     )
-    for result in results:
+    for result in results if told else ():
         _tell_result(result, json=json, quiet=quiet)
 
 
@@ -270,9 +305,12 @@ def _tell_training(event: Begun, plan: Planned) -> None:
     part = "" if event.trained_parameters == event.parameters else f"{short(event.trained_parameters)} of "
     windows = "" if event.num_units == event.num_examples else f" in {event.num_units:,} windows"
     judged = f", evaluation every {event.evaluation_steps:,}" if event.evaluation_steps else ", no evaluation"
+    if plan.config.run is not None and plan.config.run.frozen:
+        steps = ""
+    else:
+        steps = f", {event.steps:,} steps{judged}"
     print_result(
-        f"training   {title}{part}{short(event.parameters)} parameters, {event.num_examples:,} examples{windows}, "
-        f"{event.steps:,} steps{judged}"
+        f"training   {title}{part}{short(event.parameters)} parameters, {event.num_examples:,} examples{windows}{steps}"
     )
     if event.first_step:
         print_result(f"resumed    after step {event.first_step:,}")
@@ -292,12 +330,11 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
                 **{name: dict(value) for name, value in optional.items() if value},
                 "baseline": {name: dict(figures) for name, figures in result.baseline.items()},
                 **({"cross_validation": dict(result.cross_validation)} if result.cross_validation else {}),
+                **({"chosen": dict(result.chosen)} if result.chosen else {}),
                 "seeds": list(result.seeds),
                 "seconds": round(result.seconds, 3),
             }
         )
-        return
-    if quiet:
         return
     count = len(result.seeds)
     if result.already:
@@ -306,6 +343,10 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
         print_result(
             f"{result.directory}: {f'{count} seeds' if count > 1 else 'trained'} in {duration(result.seconds)}"
         )
+    if result.chosen:
+        from bertworks.finetune.search import in_words as settings_in_words
+
+        print_result(f"best settings: {settings_in_words(dict(result.chosen))}")
     if crossed := result.cross_validation:
         name = str(crossed["metric"])
         told = in_words({name: crossed["mean"]}, {name: crossed["std"]})
@@ -315,7 +356,8 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
     if result.test:
         print_result(f"test: {in_words(result.test, result.test_spread)}")
     print_result(f"report: {result.directory / 'report.html'}")
-    _tell_doubts(result)
+    if not quiet:
+        _tell_doubts(result)
 
 
 def _tell_doubts(result: Finished) -> None:

@@ -48,9 +48,11 @@ def _made(directory: Path) -> dict[str, Any]:
     from bertworks.finetune import describe as finetuned
     from bertworks.train import describe as pretrained
     from bertworks.train.directory import command_of
+    from bertworks.translate import describe as translated
 
+    others = {"finetune": finetuned.how_made, "translate": translated.how_made}
     try:
-        return (finetuned if command_of(directory) == "finetune" else pretrained).how_made(directory)
+        return others.get(command_of(directory) or "", pretrained.how_made)(directory)
     except ConfigError:
         return {}
 
@@ -58,26 +60,30 @@ def _made(directory: Path) -> dict[str, Any]:
 def describe(directory: Path) -> dict[str, Any]:
     """The facts of a model directory; reads names and shapes of the weights, not the weights."""
     from bertworks import hub
+    from bertworks.hub.elmo import find_elmo
     from bertworks.hub.sentence import read_settings
     from bertworks.text.tokenizer import Tokenizer
 
+    if (published := find_elmo(directory)) is not None:
+        loaded = hub.load(directory)
+        return {
+            "directory": str(directory),
+            "family": "elmo, as published",
+            "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+            **_stack(loaded.model.config),
+            "files": [path.name for path in published],
+            "problem": None,
+        }
     settings = read_settings(directory)
     folder = directory / settings.folder if settings is not None else directory
     report = hub.load_report(folder)
     config = report.config
     tokenizer = Tokenizer.from_directory(folder)
-    body = getattr(config, "body", None) or config.encoder  # type: ignore[attr-defined]
-    positions = [kind for kind in (body.positions.absolute, body.positions.relative) if kind != "none"]
     facts: dict[str, Any] = {
         "directory": str(directory),
         "family": report.model_type,
         "parameters": report.num_parameters,
-        "layers": body.num_hidden_layers,
-        "hidden_size": body.layer.hidden_size,
-        "attention_heads": body.layer.num_attention_heads,
-        "intermediate_size": body.layer.intermediate_size,
-        "positions": positions,
-        "max_positions": body.positions.max_position_embeddings,
+        **_stack(config),
         "heads": [head.task for head in getattr(config, "heads", ())],
         "labels": list(getattr(config, "labels", ())),
         "vocabulary": tokenizer.vocab_size,
@@ -94,6 +100,62 @@ def describe(directory: Path) -> dict[str, Any]:
             "window": settings.max_seq_length,
         }
     return facts
+
+
+def _stack(config: Any) -> dict[str, Any]:
+    """The shape of a model's stack; of an encoder-decoder, of its encoder."""
+    from bertworks.models.config import RecurrentConfig
+    from bertworks.models.elmo_config import BiLMConfig
+    from bertworks.models.rnn_seq2seq import RnnSeq2SeqConfig
+    from bertworks.models.word_config import WordStackConfig
+
+    if isinstance(config, RnnSeq2SeqConfig):
+        return {
+            "layers": config.num_encoder_layers,
+            "cell": config.cell,
+            "hidden_size": config.hidden_size,
+            "embedding_size": config.embedding_size,
+            "attention": config.attention,
+        }
+    body = getattr(config, "body", None) or config.encoder
+    if isinstance(body, BiLMConfig):
+        return {
+            "model": body.describe(),
+            "layers": body.num_hidden_layers,
+            "cell": "lstm",
+            "cell_size": body.cell_size,
+            "hidden_size": body.output_size,
+            "reads": "characters" if body.spelling is None else "words, by their characters",
+            "predicts": body.vocab_size or "nothing",
+            "window": body.max_length,
+        }
+    if isinstance(body, WordStackConfig):
+        return {
+            "model": config.describe(),
+            "layers": body.num_hidden_layers,
+            "cell": body.cell,
+            "directions": 2,
+            "hidden_size": body.output_size,
+            "word_vectors": [f"{vectors.num_layers} x {vectors.width}" for vectors in body.vectors],
+        }
+    if isinstance(body, RecurrentConfig):
+        return {
+            "layers": body.num_hidden_layers,
+            "cell": body.cell,
+            "directions": 2 if body.bidirectional else 1,
+            "hidden_size": body.output_size,
+            "embedding_size": body.embedding_size,
+            "window": body.max_length,
+        }
+    positions = [kind for kind in (body.positions.absolute, body.positions.relative) if kind != "none"]
+    return {
+        "layers": body.num_hidden_layers,
+        "hidden_size": body.layer.hidden_size,
+        "attention_heads": body.layer.num_attention_heads,
+        "intermediate_size": body.layer.intermediate_size,
+        "positions": positions,
+        "max_positions": body.positions.max_position_embeddings,
+    }
 
 
 def _shown(value: Any) -> str:

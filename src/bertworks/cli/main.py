@@ -23,11 +23,14 @@ from bertworks.cli import (
     evaluate,
     fill,
     finetune,
+    generate,
     info,
     predict,
     pretrain,
     probe,
     tokenizer,
+    translate,
+    vectors,
 )
 from bertworks.cli.common import StoppedError
 from bertworks.cli.console import print_error, print_note
@@ -46,6 +49,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("embed")(embed.embed)
 app.command("fill")(fill.fill)
+app.command("generate")(generate.generate)
 app.command("pretrain")(pretrain.pretrain)
 app.command("distill")(distill.distill)
 app.command("finetune")(finetune.finetune)
@@ -56,6 +60,8 @@ app.command("convert")(convert.convert)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(probe.app, name="probe")
+app.add_typer(translate.app, name="translate")
+app.add_typer(vectors.app, name="vectors")
 
 
 def _version(wanted: bool) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bertworks.cli.common import DEFAULT_DEVICE, DeviceOption, JsonOption, QuietOption, ThreadsOption, prepare
-from bertworks.cli.pretraining import follow
+from bertworks.cli.common import DEFAULT_DEVICE, DeviceOption, JsonOption, QuietOption, ThreadsOption
+from bertworks.cli.pretraining import begin
 from bertworks.cli.training import (
     BudgetOption,
     OptionalSeed,
@@ -17,7 +17,6 @@ from bertworks.cli.training import (
     SettingsOption,
     StepsOption,
     TrackOption,
-    trackers,
 )
 
 
@@ -27,14 +26,14 @@ def pretrain(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="bert, roberta, albert, electra, ernie, gpt, modern, or the path of a TOML file.",
+            help="bert, roberta, albert, electra, ernie, gpt, modern, rnn, lstm, gru, elmo, charlm, or the path of a TOML.",
             show_default="modern",
         ),
     ] = None,
     size: Annotated[
         str | None,
         typer.Option(
-            help="tiny, mini, small, medium, base, large, or LAYERSxWIDTHxHEADS such as 6x384x12.",
+            help="tiny, mini, small, medium, base, large, or LAYERSxWIDTHxHEADS such as 6x384x12 (rnn, lstm, gru: 2x512).",
             show_default="the recipe's",
         ),
     ] = None,
@@ -69,22 +68,22 @@ def pretrain(
       bertworks pretrain wiki -o run --resume
       bertworks pretrain my-texts --from bert-base-uncased --budget 2h -o adapted
     """
-    prepare(seed=seed or 0, threads=threads)
-    from bertworks.train.measure import parse_budget
-    from bertworks.train.run import RunOptions
-
-    options = RunOptions(
-        corpus=corpus,
-        output=output,
+    begin(
+        "pretrain",
+        corpus,
+        output,
         recipe=recipe,
-        settings=(*(settings or ()), *([f"model.size={size}"] if size else ())),
-        budget=None if budget is None else parse_budget(budget),
+        size=size,
+        budget=budget,
         steps=steps,
         start=start,
+        settings=settings,
         resume=resume,
         overwrite=overwrite,
-        track=trackers(track),
+        track=track,
         seed=seed,
         device=device,
+        threads=threads,
+        json=json,
+        quiet=quiet,
     )
-    follow(options, json=json, quiet=quiet)

@@ -1,26 +1,62 @@
-"""What `bertworks pretrain` and `bertworks distill` tell the user."""
+"""What `bertworks pretrain` and `bertworks distill` share: from options as typed to a run, and what is told of it."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from bertworks.cli import training
+from bertworks.cli.common import prepare
 from bertworks.cli.console import duration, print_json, print_note, print_result
-from bertworks.cli.training import TrainingProgress, short, speaks
+from bertworks.cli.training import TrainingProgress, short, speaks, trackers
 
 if TYPE_CHECKING:
     from bertworks.train.run import Finished, Planned, RunOptions
 
 
+def begin(
+    command: Literal["pretrain", "distill"],
+    corpus: Path,
+    output: Path,
+    *,
+    size: str | None,
+    settings: Sequence[str] | None,
+    budget: str | None,
+    track: str | None,
+    seed: int | None,
+    threads: int | None,
+    json: bool,
+    quiet: bool,
+    **same: Any,
+) -> None:
+    """Run `command` with what was typed; `same`: options that `RunOptions` knows by the same name and in the same form."""
+    prepare(seed=seed or 0, threads=threads)
+    from bertworks.train.measure import parse_budget
+    from bertworks.train.run import RunOptions
+
+    options = RunOptions(
+        command=command,
+        corpus=corpus,
+        output=output,
+        settings=(*(settings or ()), *([f"model.size={size}"] if size else ())),
+        budget=None if budget is None else parse_budget(budget),
+        track=trackers(track),
+        seed=seed,
+        **same,
+    )
+    follow(options, json=json, quiet=quiet)
+
+
 def follow(options: RunOptions, *, json: bool, quiet: bool) -> None:
     """Run, and tell what happens."""
     from bertworks.train import run
+    from bertworks.train.directory import is_run
 
-    if not speaks():
-        quiet, json = True, False
-    silent = quiet or json
+    told = speaks()
+    silent = quiet or json or not told
     results: list[Finished] = []
 
     def other(event: Any, progress: TrainingProgress) -> None:
@@ -35,10 +71,11 @@ def follow(options: RunOptions, *, json: bool, quiet: bool) -> None:
         other,
         begins=run.Planned,
         again=shlex.join(["bertworks", options.command, str(options.corpus), "-o", str(options.output)]),
-        quiet=quiet,
+        quiet=quiet or not told,
         silent=silent,
+        resumes=options.resume and is_run(options.output),
     )
-    for result in results:
+    for result in results if told else ():
         _tell_result(result, json=json, quiet=quiet)
 
 
@@ -57,8 +94,6 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
             }
         )
         return
-    if quiet:
-        return
     if result.already:
         print_result(f"{result.directory}: this run is finished already, after {steps(result.steps)}; nothing to do")
         return
@@ -67,7 +102,9 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
         print_result(f"held-out text: {in_words(result.metrics)}")
     print_result(f"report: {result.directory / 'report.html'}")
     if not beats(result.metrics, result.baseline):
-        print_note("the model has not learnt more than how frequent words are yet: give it a larger budget")
+        print_note(
+            "the model has not learnt more than how frequent words are yet: give it a larger budget", quiet=quiet
+        )
 
 
 def _tell_plan(event: Planned, *, quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""`bertworks probe`: what a frozen model knows, and where."""
+"""`bertworks probe`: what a frozen model knows, and where; `gradients` is in `probe_gradients`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from bertworks.cli.common import (
 )
 from bertworks.cli.console import StageProgress, duration, print_json, print_note, print_result
 from bertworks.cli.labelled import LabelColumnOption, LabelledFormatOption, SkipBadRowsOption, TextColumnOption
+from bertworks.cli.probe_gradients import gradients
 from bertworks.errors import UsageError, choice
 
 app = typer.Typer(help="What a frozen model knows, and where.", no_args_is_help=True)
 TAGGERS = ("linear", "bilstm")
 
 
-@app.callback()
-def _probe() -> None:
-    """A group, though it has one command so far."""
+app.command("gradients")(gradients)
 
 
 @app.command("layers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import unicodedata
@@ -21,10 +20,11 @@ from bertworks.cli.common import (
     QuietOption,
     TextColumnOption,
     WorkersOption,
+    check_new_directory,
     tell_odd_files,
     tokenizer_directory,
 )
-from bertworks.cli.console import Progress, StageProgress, duration, print_json, print_note, print_result
+from bertworks.cli.console import Progress, StageProgress, duration, print_json, print_note, print_result, print_table
 from bertworks.errors import DataError, OutputError
 
 if TYPE_CHECKING:
@@ -51,14 +51,17 @@ def train(
     files: FilesArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.", metavar="DIR")],
     algorithm: Annotated[
-        str, typer.Option("--algorithm", help="wordpiece (by likelihood), bpe or byte-bpe.")
+        str, typer.Option("--algorithm", help="wordpiece (by likelihood), bpe, byte-bpe, word or character.")
     ] = "wordpiece",
     vocab_size: Annotated[
         int, typer.Option("--vocab-size", help="How many tokens, special ones included.", min=1, metavar="N")
     ] = 30_000,
     family: Annotated[
         str | None,
-        typer.Option("--family", help="Special tokens of bert, roberta or gpt2. Default: bert, for byte-bpe roberta."),
+        typer.Option(
+            "--family",
+            help="Special tokens of bert, roberta, gpt2 or elmo. Default: bert; byte-bpe: roberta; word, character: elmo.",
+        ),
     ] = None,
     lowercase: Annotated[
         bool | None, typer.Option("--lowercase/--keep-case", help="Default: lower-case, except for byte-bpe.")
@@ -130,7 +133,7 @@ def train(
         limit_alphabet=limit_alphabet,
         **{name: value for name, value in switches.items() if value is not None},
     )
-    _check_output(output, overwrite)
+    check_new_directory(output, overwrite)
     tell_odd_files(files, quiet=quiet)
     started = time.monotonic()
     reading = {
@@ -215,7 +218,7 @@ def encode(
     if json:
         print_json(rows)
         return
-    _print_table(
+    print_table(
         ["token", "id", "characters", "in the text"],
         [
             [str(row["token"]), str(row["id"]), f"{row['start']}–{row['end']}" if row["text"] else "", str(row["text"])]
@@ -301,7 +304,7 @@ def _facts(found: Measure) -> dict[str, Any]:
 
 
 def _print_comparison(measures: Sequence[Measure]) -> None:
-    _print_table(
+    print_table(
         ["tokenizer", "kind", "vocabulary", "tokens/word", "text bytes/token", "unknown", "whole words"],
         [
             [
@@ -318,7 +321,7 @@ def _print_comparison(measures: Sequence[Measure]) -> None:
     )
     for found in measures:
         print_result(f"\nlongest splits of {found.name}")
-        _print_table(
+        print_table(
             ["tokens", "word", "cut into"],
             [
                 [
@@ -331,37 +334,10 @@ def _print_comparison(measures: Sequence[Measure]) -> None:
         )
 
 
-def _print_table(head: list[str], rows: list[list[str]]) -> None:
-    widths = [max(_width(line[column]) for line in [head, *rows]) for column in range(len(head))]
-    for line in [head, *rows]:
-        cells = (cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True))
-        print_result("  ".join(cells).rstrip())
-
-
-def _width(text: str) -> int:
-    """How many columns of a terminal a text takes: two for a wide (East Asian) character, none for a combining one."""
-    return sum(
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in text
-    )
-
-
 def _open(name: str) -> Tokenizer:
     from bertworks.text.tokenizer import Tokenizer
 
     return Tokenizer.from_directory(tokenizer_directory(name))
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    if output.exists() and not output.is_dir():
-        raise OutputError(f"{output} is a file; give the name of a directory")
-    if output.is_dir() and any(output.iterdir()) and not overwrite:
-        raise OutputError(f"{output} exists already and is not empty; choose another name or add --overwrite")
-    parent = next(path for path in (output, *output.absolute().parents) if path.exists())
-    if not parent.is_dir():
-        raise OutputError(f"cannot write {output}: {parent} is not a directory")
-    if not os.access(parent, os.W_OK):
-        raise OutputError(f"cannot write {output}: no permission in {parent}")
 
 
 class _TrainingProgress:
@@ -385,29 +361,20 @@ class _TrainingProgress:
 
     def texts(self) -> Iterator[str]:
         """Every text of every file."""
-        from bertworks.data.readers import TextReader
-        from bertworks.data.source import Source
+        from bertworks.data.readers import TextFiles
 
-        sizes = []
-        for file in self.files:  # all of them before the first is read: a wrong name is told at once
-            source = Source(file)
-            sizes.append(source.total_bytes or 0)
-            source.close()
-        total, before, has_text, num_accented = sum(sizes), 0, False, 0
-        for file, size in zip(self.files, sizes, strict=True):
-            with TextReader(file, **self._reading) as reader:
-                for text in reader.texts():
-                    has_text = has_text or bool(text.strip())
-                    self.num_texts += 1
-                    is_sampled = self.num_characters < ACCENTS_SAMPLE
-                    self.num_characters += len(text)
-                    if is_sampled:
-                        num_accented += 0 if text.isascii() else len(ACCENTED.findall(text))
-                        self.accented_share = num_accented / max(self.num_characters, 1)
-                    if total:
-                        self._share = (before + (reader.bytes_read or 0)) / total
-                    yield text
-            before += size
+        has_text, num_accented = False, 0
+        files = TextFiles(self.files, **self._reading)
+        for text in files.texts():
+            has_text = has_text or bool(text.strip())
+            self.num_texts += 1
+            is_sampled = self.num_characters < ACCENTS_SAMPLE
+            self.num_characters += len(text)
+            if is_sampled:
+                num_accented += 0 if text.isascii() else len(ACCENTED.findall(text))
+                self.accented_share = num_accented / max(self.num_characters, 1)
+            self._share = files.share
+            yield text
         if not has_text:
             raise DataError(f"there is no text in {', '.join(self.files)}; a tokenizer learns from text")
 

@@ -111,18 +111,21 @@ def follow(
     quiet: bool,
     silent: bool,
     judged: str = "held-out",
+    resumes: bool = False,
 ) -> None:
     """Run, and tell what happens. A stop by the user saves first and says how to go on.
 
-    other:  what to do with the events that not every run has; called beside the bar
-    begins: the event from which on a stop finds something to save
-    again:  the command that goes on
-    silent: no progress; `quiet`: no notes either
+    other:   what to do with the events that not every run has; called beside the bar
+    begins:  the event from which on a stop finds something to save
+    again:   the command that goes on
+    silent:  no progress; `quiet`: no notes either
+    resumes: a run that is there goes on: what a stop before `begins` finds is kept
     """
     from bertworks.train.events import Note, Stepped, Stopped
 
     progress = TrainingProgress(quiet=silent, judged=judged)
-    with _stopping() as stop, progress:
+    early = f"nothing new was done yet, and nothing is lost; continue with: {again} --resume"
+    with _stopping(early if resumes else "training had not begun, nothing was kept") as stop, progress:
         for event in run(stop.event):
             if isinstance(event, begins):
                 stop.can_save = True
@@ -157,21 +160,23 @@ def short(number: float) -> str:
 class _Stop:
     """Turns Ctrl-C and SIGTERM into a request; a second one is an order."""
 
-    def __init__(self) -> None:
+    def __init__(self, early: str) -> None:
+        """`early`: what to say as long as there is nothing to save."""
         self.event = threading.Event()
         self.can_save = False
+        self._early = early
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         if not self.can_save:
-            raise StoppedError("training had not begun, nothing was kept")
+            raise StoppedError(self._early)
         if self.event.is_set():
             raise StoppedError("at once, without saving; the last checkpoint is kept")
         self.event.set()
 
 
 @contextmanager
-def _stopping() -> Iterator[_Stop]:
-    stop = _Stop()
+def _stopping(early: str) -> Iterator[_Stop]:
+    stop = _Stop(early)
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield stop
         return

@@ -7,7 +7,7 @@ one that was not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -110,6 +110,32 @@ class TextReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class TextFiles:
+    """The texts of several files, one after the other; `options` are those of `TextReader`, the same for all."""
+
+    def __init__(self, paths: Sequence[str | Path], **options: Any) -> None:
+        self._paths = list(paths)
+        self._options = options
+        self._sizes = []
+        for path in self._paths:  # all of them before the first is read: a wrong name is told at once
+            source = Source(path)
+            self._sizes.append(source.total_bytes or 0)
+            source.close()
+        self.share = 0.0
+        """Of all bytes, that which has been read; 0 for standard input."""
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text of every file."""
+        total, before = sum(self._sizes), 0
+        for path, size in zip(self._paths, self._sizes, strict=True):
+            with TextReader(path, **self._options) as reader:
+                for text in reader.texts():
+                    if total:
+                        self.share = (before + (reader.bytes_read or 0)) / total
+                    yield text
+            before += size
 
 
 def _find_text_column(table: Table, path: str) -> str:

@@ -8,6 +8,7 @@ resuming: that is `outputs.py`.
     .parquet   index, text, vector (float32, fixed size) — or index, text, tokens | words (text, start, end), vectors
     .jsonl     {"index", "vector"} — or {"index", "tokens" | "words": [{"text", "start", "end", "vector"}]}
                — or, for predictions, {"index", …} and whatever a record holds
+    any        for translations asked for as lines: the text of each record, nothing else
 
 Vectors of tokens or words differ in number from text to text; a .npy could hold them only pickled, which we never
 write.
@@ -30,8 +31,8 @@ from bertworks.errors import UsageError, choice
 if TYPE_CHECKING:
     import pyarrow
 
-Kind = Literal["vector", "tokens", "words", "record"]
-"""One vector per text, one per piece of it (the name of the pieces' column), or one JSON object."""
+Kind = Literal["vector", "tokens", "words", "record", "line"]
+"""One vector per text, one per piece of it (the name of the pieces' column), one JSON object, or one line of text."""
 Vectors = NDArray[np.float32]
 
 PARQUET_GROUP_BYTES = 64 * 1024 * 1024
@@ -216,10 +217,28 @@ class JsonLinesWriter:
 
     def join(self, chunks: Sequence[Path], final: Path) -> None:
         """The chunks one after the other."""
-        with final.open("wb") as joined:
-            for chunk in chunks:
-                with chunk.open("rb") as file:
-                    shutil.copyfileobj(file, joined, 1024 * 1024)
+        _concatenate(chunks, final)
+
+
+class LinesWriter:
+    """A text file with the translation of each record on a line of its own; joining is copying one chunk after the other."""
+
+    def write_chunk(self, path: Path, rows: Rows) -> None:
+        """The lines of these rows."""
+        assert rows.records is not None
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{record['translation']}\n" for record in rows.records)
+
+    def join(self, chunks: Sequence[Path], final: Path) -> None:
+        """The chunks one after the other."""
+        _concatenate(chunks, final)
+
+
+def _concatenate(chunks: Sequence[Path], final: Path) -> None:
+    with final.open("wb") as joined:
+        for chunk in chunks:
+            with chunk.open("rb") as file:
+                shutil.copyfileobj(file, joined, 1024 * 1024)
 
 
 def _json_vector(vector: Vectors) -> str:
@@ -236,9 +255,11 @@ WRITERS: dict[str, Callable[[Kind], Writer]] = {
 
 def writer_for(path: Path, kind: Kind) -> Writer:
     """The writer for the extension of `path`; a `UsageError` where that format cannot hold this kind of result."""
-    extension = choice(path.suffix.lower(), WRITERS, "output extension")
-    if kind == "record" and extension != ".jsonl":
+    if kind == "line":
+        return LinesWriter()
+    if kind == "record" and path.suffix.lower() != ".jsonl":
         raise UsageError(f"{path} cannot hold predictions, which are one JSON object a line; use .jsonl")
+    extension = choice(path.suffix.lower(), WRITERS, "output extension")
     if extension == ".npy" and kind != "vector":
         raise UsageError(
             f"{path} cannot hold one vector per {kind.removesuffix('s')}: a .npy has one a text; use .parquet or .jsonl"

@@ -19,19 +19,22 @@ from bertworks.errors import ConfigError
 from bertworks.finetune import lora
 from bertworks.finetune.config import MethodSection
 from bertworks.models.model import Model
+from bertworks.models.transformer import Transformer
 
 BeforeStep = Callable[[int], None]
 
 
 def adapt(model: Model, method: MethodSection) -> None:
     """Freeze and add adapters, as the settings say. New weights are drawn from torch's random numbers: seed them."""
-    blocks = len(model.body.blocks)
+    blocks = len(model.blocks)
     frozen = method.freeze_layers
     if frozen is not None and frozen > blocks:
         raise ConfigError(f"method.freeze_layers is {frozen}; the model has {blocks} layers with weights of their own")
     if method.lora_rank:
         if frozen:
             raise ConfigError("method.lora_rank freezes all layers already; leave method.freeze_layers out")
+        if not isinstance(model.body, Transformer):
+            raise ConfigError(f"method.lora_rank is for Transformers; the model is {model.config.describe()}")
         if method.gradual_unfreezing:
             raise ConfigError("method.lora_rank and method.gradual_unfreezing exclude each other: choose one")
         _lower(model).requires_grad_(False)
@@ -39,14 +42,13 @@ def adapt(model: Model, method: MethodSection) -> None:
         return
     if frozen is not None:
         _lower(model).requires_grad_(False)
-        for block in list(model.body.blocks)[:frozen]:
+        for block in list(model.blocks)[:frozen]:
             block.requires_grad_(False)
 
 
 def parts_of(model: Model) -> list[list[nn.Parameter]]:
     """The parameters that learn, from the top part to the lowest; parts in which nothing learns are left out."""
-    body = model.body
-    modules = [*reversed(body.blocks), _lower(model)]
+    modules = [*reversed(model.blocks), _lower(model)]
     below = {id(parameter) for module in modules for parameter in module.parameters()}
     top = [parameter for parameter in model.parameters() if id(parameter) not in below]
     parts = [top, *(list(module.parameters()) for module in modules)]
@@ -79,5 +81,5 @@ def learning_parts(step: int, num_parts: int, over_steps: int) -> int:
 def _lower(model: Model) -> nn.Module:
     """Everything below the first block."""
     body = model.body
-    parts = [body.embeddings] if body.buckets is None else [body.embeddings, body.buckets]
-    return nn.ModuleList(parts)
+    buckets = body.buckets if isinstance(body, Transformer) else None
+    return nn.ModuleList([body.embeddings] if buckets is None else [body.embeddings, buckets])

@@ -17,7 +17,7 @@ from bertworks.data.labelled.examples import (
 from bertworks.finetune.baseline import TITLES
 from bertworks.finetune.report import about, flat, headline, warning, with_spread
 from bertworks.finetune.result import Result
-from bertworks.hub.checkpoint import OWN
+from bertworks.hub.families import FAMILIES
 from bertworks.train.figures import full, shown, words
 
 PIPELINES = {
@@ -98,7 +98,7 @@ def _header(result: Result) -> list[str]:
 
 def _is_own(result: Result) -> bool:
     """Whether the directory is in our own format, which only Bertworks opens."""
-    return result.described.startswith(f"{OWN} ")
+    return result.described.partition(" ")[0] not in FAMILIES
 
 
 def _labels(result: Result) -> list[str]:

@@ -1,4 +1,4 @@
-"""The settings of a fine-tuning: five sections, and one that a run writes itself. As everywhere: what is sensible for the
+"""The settings of a fine-tuning: six sections, and one that a run writes itself. As everywhere: what is sensible for the
 data (`bertworks.finetune.defaults`), then one TOML file, then `--set section.key=value`.
 
     [data]     how the files are read; how long a sequence may be
@@ -6,6 +6,8 @@ data (`bertworks.finetune.defaults`), then one TOML file, then `--set section.ke
     [method]   which weights learn: frozen layers, gradual unfreezing, adapters
     [train]    epochs, batch size, optimiser, schedule, evaluation      (with `bertworks.train.config`)
     [frozen]   for `--frozen` in place of the two before: what stands for a text, and the cross-validation
+    [fresh]    for `--model bilstm`, `bigru` and `birnn`: the shape of a new model
+    [words]    for a new model over words (`--model bilstm`): its word vectors, its size, text without labels
     [run]      what was fine-tuned on what, with which seeds; it makes a directory's `config.toml` that of a run
 """
 
@@ -18,7 +20,16 @@ from typing import Any, Literal
 from bertworks.data.labelled.options import ReadOptions
 from bertworks.errors import ConfigError
 from bertworks.tasks.base import TaskName
-from bertworks.train.config import EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig, at_least, positive
+from bertworks.train.config import (
+    EvaluationConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainConfig,
+    at_least,
+    between,
+    positive,
+)
+from bertworks.train.recurrent import parse_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +53,13 @@ class DataSection:
     """What stands between a text's labels in its column; multi-label only."""
     dev_fraction: float | None = None
     """The share of the training file that is kept for evaluation, where there is no development file."""
+    max_examples: int | None = None
+    """Learn from the first so many examples of the training file only."""
     max_length: int | None = None
     """The longest sequence, special tokens included; None = what the model was made for, at most 384 for qa."""
 
     def __post_init__(self) -> None:
+        at_least("data.max_examples", self.max_examples, 2)
         at_least("data.max_length", self.max_length, 8)
         if self.dev_fraction is not None and not 0.0 < self.dev_fraction < 1.0:
             raise ConfigError(f"data.dev_fraction is {self.dev_fraction:g}; allowed: between 0 and 1, such as 0.1")
@@ -99,6 +113,8 @@ class TaskSection:
     """tag: how the tags are written; found out."""
     overlap: int | None = None
     """tag, qa: tokens that neighbouring windows of a long text share."""
+    crf: bool | None = None
+    """tag: choose the tags of a sentence together, by a conditional random field."""
     unanswerable: bool | None = None
     """qa: whether a question may have no answer; found out."""
     max_answer_tokens: int | None = None
@@ -120,7 +136,7 @@ _OPTIONS: dict[TaskName, tuple[str, ...]] = {
     "pair": ("metric", "class_weights"),
     "regress": ("metric", "distribution"),
     "choice": ("metric",),
-    "tag": ("scheme", "overlap"),
+    "tag": ("scheme", "overlap", "crf"),
     "qa": ("unanswerable", "overlap", "max_answer_tokens", "max_question_tokens"),
     "similarity": ("metric", "kind", "score_loss", "scale", "pooling", "normalize"),
 }
@@ -188,6 +204,67 @@ class FrozenSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FreshSection:
+    """`--model bilstm`, `bigru`, `birnn`: a new recurrent model, and its tokenizer (`bertworks.finetune.fresh`)."""
+
+    size: str = "1x256"
+    """LAYERSxWIDTH, of one direction."""
+    embedding_size: int = 256
+    dropout: float = 0.3
+    """On the token vectors, between the layers and after the last."""
+    vocab_size: int = 10_000
+    """At most; of few texts fewer tokens are made."""
+    lowercase: bool = True
+
+    def __post_init__(self) -> None:
+        parse_shape(self.size)
+        at_least("fresh.embedding_size", self.embedding_size, 1)
+        between("fresh.dropout", self.dropout, 0.0, 0.9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsSection:
+    """A new model over words (`--model bilstm`, `bigru`, `birnn`): what it reads and how large it is."""
+
+    vectors: tuple[str, ...] = ()
+    """Sources of word vectors that stand beside the words: files of static vectors, models; all layers, mixed."""
+    between: tuple[str, ...] = ()
+    """TagLM: sources whose last layer joins between the two recurrent layers."""
+    word_size: int = 100
+    """Width of the words' own vectors, which are learned."""
+    characters: Literal["cnn", "lstm", "none"] = "cnn"
+    """How letters are read."""
+    character_features: int = 50
+    hidden_size: int = 100
+    """Of one direction of a recurrent layer."""
+    num_layers: int = 2
+    dropout: float = 0.3
+    min_count: int = 2
+    """Words that occur less often share one vector."""
+    unlabelled: tuple[str, ...] = ()
+    """tag: text files without tags, for cross-view training."""
+    unlabelled_sentences: int = 20_000
+    """So many of their sentences are used."""
+    unlabelled_batch_size: int = 32
+    """Sentences of them in one step."""
+    views: float = 1.0
+    """How much the loss of the partial views counts."""
+
+    def __post_init__(self) -> None:
+        for name in ("word_size", "character_features", "hidden_size", "num_layers", "min_count"):
+            at_least(f"words.{name}", getattr(self, name), 1)
+        at_least("words.unlabelled_sentences", self.unlabelled_sentences, 1)
+        at_least("words.unlabelled_batch_size", self.unlabelled_batch_size, 1)
+        positive("words.views", self.views)
+        if not 0.0 <= self.dropout < 1.0:
+            raise ConfigError(f"words.dropout is {self.dropout:g}; allowed: from 0 to below 1")
+        if self.between and self.num_layers < 2:
+            raise ConfigError("words.between joins vectors between two recurrent layers; words.num_layers is 1")
+        if self.characters == "lstm" and self.character_features % 2:
+            raise ConfigError("words.character_features must be even for a character LSTM, which has two directions")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSection:
     """What else decides a run's result; a run writes it to its `config.toml`, and nobody needs to."""
 
@@ -199,6 +276,8 @@ class RunSection:
     test: str | None = None
     data_sha256: str = ""
     """Of all examples, as they were read and split."""
+    vectors_sha256: tuple[str, ...] = ()
+    """Of each source of word vectors."""
     seed: int = 0
     seeds: int = 1
     """How many trainings, with the seeds `seed`, `seed` + 1 …"""
@@ -221,3 +300,5 @@ class FinetuneConfig:
     method: MethodSection = field(default_factory=MethodSection)
     train: TrainSection = field(default_factory=TrainSection)
     frozen: FrozenSection = field(default_factory=FrozenSection)
+    words: WordsSection = field(default_factory=WordsSection)
+    fresh: FreshSection = field(default_factory=FreshSection)

@@ -55,10 +55,16 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
     }
     understood = [line for found in read_files.values() for line in _told(found)]
     train, dev = read_files["train"].examples, read_files["dev"].examples if "dev" in read_files else []
+    if section.max_examples is not None and section.max_examples < len(train):
+        understood.append(f"of {run.train} only the first {section.max_examples:,} of {len(train):,} examples are used")
+        train = train[: section.max_examples]
     splits = run.dev is None and any(_can_be_judged(example) for example in train)
     if splits:
         fraction = section.dev_fraction or DEV_FRACTION
-        train, dev = split(train, fraction, run.seed)
+        try:
+            train, dev = split(train, fraction, run.seed)
+        except DataError as error:
+            raise DataError(f"{error}; give a file with --dev", path=run.train) from error
         understood.append(
             f"{len(dev):,} of {len(train) + len(dev):,} examples ({fraction:.0%}) are kept for evaluation, "
             f"{len(train):,} are trained on"
@@ -85,9 +91,10 @@ def _read(path: str, run: RunSection, section: DataSection) -> LabelledData:
 
 
 def _told(found: LabelledData) -> Iterable[str]:
+    """How a file was read; of the rows that were left out the first is told there, the next few here."""
     yield from found.understood
-    for error in found.bad:
-        yield f"left out: {error}"
+    for error in found.bad[1:]:
+        yield f"left out as well: {error}"
 
 
 def _content(example: Example) -> tuple[Any, ...]:

@@ -3,6 +3,9 @@
 BERT's own (Devlin et al. 2018, appendix A.3: batches of 32, two to four epochs, 2e-5 to 5e-5 with warm-up and linear
 decay), and what has been learnt since: small data needs more epochs, not fewer (Mosbach et al. 2020), small models bear
 a higher learning rate, and adapters need one that is ten times as high (Hu et al. 2021).
+
+A recurrent language model is fine-tuned as ULMFiT does it (Howard & Ruder 2018): layers join from the top one by one, lower
+ones learn slower by 2.6 each, in a learning rate that rises over a tenth of the steps and falls to 1/32.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from bertworks.finetune.config import FinetuneConfig, MethodSection, TrainSection
+from bertworks.models.config import RecurrentConfig
 from bertworks.models.model import Model
+from bertworks.models.word_config import WordStackConfig
 from bertworks.tasks.base import Task, TaskName
 
 DEV_FRACTION = 0.1
@@ -20,14 +25,33 @@ QA_WINDOW = 384
 """Questions are asked of windows; longer ones cost more than they give (BERT's own for SQuAD)."""
 MANY_STEPS = 1000
 """An evaluation comes at least about every so many steps."""
+FEW_EXAMPLES, SOME_EXAMPLES = 200, 1000
+"""Fewer than these are few, and some."""
+ULMFIT_DECAY = 0.385
+"""1 / 2.6: how much slower a layer learns than the one above it."""
+ULMFIT_UNFREEZING = 0.2
+"""The share of the training over which the layers join."""
 EVALUATION_SHARE = 0.5
 """Evaluations take at most about this share of the time that the steps take."""
 
 
-def suited(task: Task[Any, Any], num_examples: int, model: Model, base: FinetuneConfig | None = None) -> FinetuneConfig:
-    """`base` (or all defaults) with the settings of [train] that suit the task, the data and the model."""
+def suited(
+    task: Task[Any, Any],
+    num_examples: int,
+    model: Model,
+    base: FinetuneConfig | None = None,
+    *,
+    fresh: bool = False,
+) -> FinetuneConfig:
+    """`base` (or all defaults) with the settings of [train] that suit the task, the data and the model, which may be a fresh
+    one; those of [method], too, for a recurrent language model."""
     base = base or FinetuneConfig()
+    if isinstance(model.config.body, RecurrentConfig):
+        return _recurrent(task, num_examples, base, fresh=fresh)
     usual = TrainSection()
+    if isinstance(model.config.body, WordStackConfig):
+        return _over_words(task, num_examples, base)
+    rate = learning_rate_for(model, base.method, task.name, num_examples)
     batch_size = 64 if task.name == "similarity" else 16 if num_examples < 1000 else usual.batch_size
     return replace(
         base,
@@ -35,9 +59,42 @@ def suited(task: Task[Any, Any], num_examples: int, model: Model, base: Finetune
             base.train,
             epochs=epochs_for(task.name, num_examples),
             batch_size=batch_size,
-            optimizer=replace(usual.optimizer, learning_rate=learning_rate_for(model, base.method)),
+            optimizer=replace(usual.optimizer, learning_rate=rate),
             evaluation=replace(usual.evaluation, metric=task.metric),
         ),
+    )
+
+
+def _over_words(task: Task[Any, Any], num_examples: int, base: FinetuneConfig) -> FinetuneConfig:
+    """A new model learns faster than a pretrained one is changed, and needs more epochs for it."""
+    usual = TrainSection()
+    return replace(
+        base,
+        train=replace(
+            base.train,
+            epochs=30.0 if num_examples < 1000 else 10.0 if num_examples < 20_000 else 5.0,
+            batch_size=16 if num_examples < 20_000 else usual.batch_size,
+            optimizer=replace(usual.optimizer, learning_rate=2e-3),
+            evaluation=replace(usual.evaluation, metric=task.metric),
+        ),
+    )
+
+
+def _recurrent(task: Task[Any, Any], num_examples: int, base: FinetuneConfig, *, fresh: bool) -> FinetuneConfig:
+    usual = TrainSection()
+    train = replace(
+        base.train,
+        epochs=20.0 if num_examples < 1000 else 10.0 if num_examples < 20_000 else 5.0,
+        batch_size=16 if num_examples < 1000 else usual.batch_size,
+        evaluation=replace(usual.evaluation, metric=task.metric),
+    )
+    if fresh:
+        return replace(base, train=replace(train, optimizer=replace(usual.optimizer, learning_rate=2e-3)))
+    optimizer = replace(usual.optimizer, learning_rate=1e-2, betas=(0.7, 0.99), layer_decay=ULMFIT_DECAY)
+    return replace(
+        base,
+        method=replace(base.method, gradual_unfreezing=ULMFIT_UNFREEZING),
+        train=replace(train, optimizer=optimizer, schedule=replace(usual.schedule, final=1 / 32)),
     )
 
 
@@ -52,13 +109,21 @@ def epochs_for(task: TaskName, num_examples: int) -> float:
     return 3.0 if num_examples < 200_000 else 2.0
 
 
-def learning_rate_for(model: Model, method: MethodSection) -> float:
-    """5e-5 for small models, 2e-5 from BERT's base size on; ten times that for adapters and for a head alone."""
+def learning_rate_for(model: Model, method: MethodSection, task: TaskName, num_examples: int) -> float:
+    """5e-5 for small models, 2e-5 from BERT's base size on; ten times that for adapters and for a head alone.
+
+    Few examples make few steps, in which a new head and the model under it have as far to go: up to four times that.
+    """
     size = sum(parameter.numel() for parameter in model.body.parameters())
-    rate = 5e-5 if size < 40e6 else 3e-5 if size < 80e6 else 2e-5
-    layers = len(model.body.blocks)
+    small = size < 40e6
+    rate = 5e-5 if small else 3e-5 if size < 80e6 else 2e-5
+    layers = len(model.blocks)
     head_alone = method.freeze_layers is not None and method.freeze_layers >= layers
-    return rate * 10 if method.lora_rank or head_alone else rate
+    if method.lora_rank or head_alone:
+        return rate * 10
+    if task == "similarity" or num_examples >= SOME_EXAMPLES:
+        return rate
+    return rate * (2 if small else 1) * (2 if num_examples < FEW_EXAMPLES else 1)
 
 
 def window_for(task: TaskName, model: Model, window: int, max_length: int | None) -> int:

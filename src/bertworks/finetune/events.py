@@ -107,6 +107,8 @@ class Finished:
     baseline: Baseline = field(default_factory=dict)
     cross_validation: Mapping[str, Any] = field(default_factory=dict)
     """Of a head on frozen vectors: {"metric", "mean", "std", "folds", …}."""
+    chosen: Mapping[str, float] = field(default_factory=dict)
+    """The settings that a search has found best."""
     seeds: Sequence[int] = ()
     seconds: float = 0.0
     already: bool = False

@@ -29,6 +29,7 @@ from bertworks.finetune.card import model_card
 from bertworks.finetune.report import Predict, report
 from bertworks.finetune.result import Result
 from bertworks.finetune.seeds import CANDIDATE, Kept, save_model
+from bertworks.finetune.words import VECTORS
 from bertworks.infer.saved import SavedTask, write_task
 from bertworks.tasks.run import predict_examples
 from bertworks.train.directory import CARD, CHECKPOINTS, METRICS, REPORT
@@ -82,7 +83,7 @@ def truth_of(example: Example) -> Any:
 
 
 def clean(output: Path) -> None:
-    """Delete checkpoints and the models of other seeds and trials; curves and outcomes stay."""
-    for path in [*output.rglob(CHECKPOINTS), *output.rglob(CANDIDATE)]:
+    """Delete checkpoints, the models of other seeds and trials, and word vectors; curves and outcomes stay."""
+    for path in [*output.rglob(CHECKPOINTS), *output.rglob(CANDIDATE), output / VECTORS]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -42,21 +42,26 @@ from bertworks.tasks.run import evaluate_model
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.config import EvaluationConfig
 from bertworks.train.directory import CHECKPOINTS
-from bertworks.train.log import StepLog, read_metrics, resumable
+from bertworks.train.log import StepLog, read_metrics
 from bertworks.train.loop import train
 from bertworks.train.optim import trained_parameters
 from bertworks.train.parallel import Parallel
-from bertworks.train.state import Saved
+from bertworks.train.state import latest
 
 
 class TrainingData:
     """Examples to train on and examples to judge by, encoded when they are first asked for and then never again."""
 
-    def __init__(self, train: Sequence[Any], dev: Sequence[Any] = (), *, window: int) -> None:
+    def __init__(
+        self, train: Sequence[Any], dev: Sequence[Any] = (), *, window: int, unlabelled: Sequence[Any] = ()
+    ) -> None:
         self.train, self.dev = train, dev
+        self.unlabelled = unlabelled
+        """Examples without labels, for a task that learns from them, too (`bertworks.tasks.word_tagging`)."""
         self.window = window
         """The longest sequence, special tokens included."""
         self._encoded: tuple[Units, Units | None] | None = None
+        self._unlabelled: Units | None = None
 
     def encoded(self, task: Task[Any, Any], tokenizer: Tokenizer) -> tuple[Units, Units | None]:
         """Units to train on and units to judge by. Every training of one data set has the same task and tokenizer."""
@@ -67,6 +72,12 @@ class TrainingData:
             dev = task.encode(self.dev, tokenizer, window=self.window, training=False) if self.dev else None
             self._encoded = (train, dev)
         return self._encoded
+
+    def encoded_unlabelled(self, task: Task[Any, Any], tokenizer: Tokenizer) -> Units | None:
+        """Units to learn from without labels; None where there are none."""
+        if self._unlabelled is None and self.unlabelled:
+            self._unlabelled = task.encode(self.unlabelled, tokenizer, window=self.window, training=False)
+        return self._unlabelled
 
     def cut(self, task: Task[Any, Any], tokenizer: Tokenizer) -> str | None:
         """A sentence where training texts are probably cut; windows over words and contexts lose nothing."""
@@ -87,17 +98,22 @@ def fit(
     tokenizer: Tokenizer,
     config: FinetuneConfig,
     *,
+    fresh: bool = False,
     seed: int = 0,
     parallel: Parallel | None = None,
     directory: Path | None = None,
     track: Sequence[str] = (),
     stop: threading.Event | None = None,
 ) -> Iterator[FitEvent]:
-    """Train a copy of `model`; the last event is `Fitted`, or `Stopped` where `stop` was set."""
+    """Train a copy of `model`; the last event is `Fitted`, or `Stopped` where `stop` was set.
+
+    fresh: draw the weights anew from the seed: nobody has pretrained it
+    """
     parallel = parallel or Parallel()
     started = time.monotonic()
     torch.manual_seed(seed)
-    model = copy.deepcopy(model).requires_grad_(True)  # its tensors may be a file's own memory
+    model = Model(model.config) if fresh else copy.deepcopy(model)  # its tensors may be a file's own memory
+    model.requires_grad_(True)
     tokenizer = attach(task, model, tokenizer)
     units, dev_units = data.encoded(task, tokenizer)
     adapt(model, config.method)
@@ -110,10 +126,12 @@ def fit(
         seed=seed,
         micro_tokens=config.train.micro_tokens,
         device=parallel.device.type,
+        unlabelled=data.encoded_unlabelled(task, tokenizer),
+        unlabelled_batch_size=config.words.unlabelled_batch_size,
     )
     judge = None if dev_units is None else _Judge(task, data.dev, dev_units, config.train.evaluation)
     training = replace(config.train, evaluation=_evaluation(config.train.evaluation, feed, dev_units))
-    saved = _saved(directory, training.log_steps)
+    saved = None if directory is None else latest(directory / CHECKPOINTS)
     if saved is not None:
         for note in saved.notes:
             yield Note(note)
@@ -133,7 +151,9 @@ def fit(
         trained_parameters=size[1],
     )
     settings = {**to_dict(config), "fit": {"seed": seed}}
-    log = StepLog(directory, settings, feed.seen, every=training.log_steps, main=parallel.main, after=done, track=track)
+    log = StepLog(
+        directory, settings, feed.seen, every=training.log_steps, main=parallel.main, saved=saved, track=track
+    )
     best_step = saved.best.step if saved is not None and saved.best is not None else None
     stopped = False
     try:
@@ -155,8 +175,7 @@ def fit(
             done, stopped = report.step, report.stopped
             if judge is not None and judge.improved:
                 best_step, judge.improved = done, False
-            loss = sum(task.weights[name] * value for name, value in report.losses.items())
-            yield Stepped(report=report, loss=loss, rate=log.step(report, loss))
+            yield Stepped(report=report, loss=report.loss, rate=log.step(report))
     finally:
         log.close()
     parallel.release()
@@ -223,10 +242,6 @@ def _evaluation(config: EvaluationConfig, feed: Feed, dev: Units | None) -> Eval
         dev_tokens=int(dev.num_tokens.sum()),
     )
     return replace(config, steps=every)
-
-
-def _saved(directory: Path | None, log_steps: int) -> Saved | None:
-    return None if directory is None else resumable(directory, directory / CHECKPOINTS, log_steps)
 
 
 def _count(parameters: Any) -> int:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bertworks.infer.embed import EmbedReport, embed_tokens
 from bertworks.infer.layers import LayerChoice
 from bertworks.infer.loaded import LoadedModel
+from bertworks.infer.word_sources import per_word
 from bertworks.text.encoding import Encoding
 
 Words = Literal["first", "mean"]
@@ -65,7 +66,9 @@ def write_states(
     for chunk in _chunks(model.tokenizer.encode_words_batch(sentences, special=False), layers * width * 4):
         arrays = embed_tokens(model.runner, chunk, layers=every, report=EmbedReport())
         for encoding, rows in zip(chunk, arrays, strict=True):
-            found = per_word(encoding, rows[before : before + len(encoding)], words)  # (words, (L + 1) * H)
+            found = per_word(
+                encoding, rows[before : before + len(encoding)], first=words == "first"
+            )  # (words, (L + 1) * H)
             vectors[:, done : done + len(found)] = found.reshape(len(found), layers, width).swapaxes(0, 1)
             done += len(found)
         yield done
@@ -77,15 +80,6 @@ def open_states(path: Path, model: LoadedModel, sentences: Sequence[Sequence[str
     layers, total, width = states_shape(model, sentences)
     vectors = np.memmap(path, np.float16, "r", shape=(layers, max(total, 1), width))
     return States(vectors, np.cumsum([0, *map(len, sentences)]))
-
-
-def per_word(encoding: Encoding, vectors: NDArray[np.float32], words: Words) -> NDArray[np.float32]:
-    """Token vectors (tokens, …) of a sentence given as words -> one per word (words, …)."""
-    firsts = np.flatnonzero(np.diff(encoding.words, prepend=-1))  # words are in order, and each has a token
-    if words == "first" or len(firsts) == 0:
-        return vectors[firsts]
-    counts = np.diff(firsts, append=len(encoding))
-    return (np.add.reduceat(vectors, firsts, axis=0) / counts[:, None]).astype(np.float32)
 
 
 def _chunks(encodings: Sequence[Encoding], bytes_per_token: int) -> Iterator[list[Encoding]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from bertworks.config import dotted
 from bertworks.finetune import report_labels, report_numbers, report_spans
 from bertworks.finetune.baseline import TITLES
 from bertworks.finetune.report_labels import Predict as Predict
@@ -114,16 +115,9 @@ def warning(result: Result) -> str | None:
     return None
 
 
-def flat(values: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
+def flat(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Nested settings as rows (`train.optimizer.learning_rate`, value); what is not set is left out."""
-    rows: list[tuple[str, str]] = []
-    for name, value in values.items():
-        place = f"{path}.{name}" if path else name
-        if isinstance(value, Mapping):
-            rows += flat(value, place)
-        elif value is not None and value != ():
-            rows.append((place, str(value)))
-    return rows
+    return [(name, str(value)) for name, value in dotted(values) if value is not None and value != ()]
 
 
 # -- sections ----------------------------------------------------------------------------------------------------------

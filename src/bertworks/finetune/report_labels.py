@@ -144,8 +144,8 @@ def _label_table(labels: Sequence[str], truth: np.ndarray, guess: np.ndarray) ->
     ]
     return section(
         "Label by label",
-        table(rows, header=["", "precision", "recall", "F1", "there are", "predicted"], numbers=True),
-        soft("Precision: how many of those predicted are right. Recall: how many of those there are were found."),
+        table(rows, header=["", "precision", "recall", "F1", "rows", "said"], numbers=True),
+        soft("Precision: how many of those that it said are right. Recall: how many of those in the rows it found."),
     )
 
 

@@ -116,7 +116,7 @@ def _entities(true: Sequence[tuple[str, ...]], predictions: Sequence[TagPredicti
     return [
         section(
             "Label by label",
-            table(rows, header=["", "precision", "recall", "F1", "there are", "predicted"], numbers=True),
+            table(rows, header=["", "precision", "recall", "F1", "there", "said"], numbers=True),
             soft("A span counts as found only where its label, first and last word are all right."),
         ),
         '<div class="columns">',

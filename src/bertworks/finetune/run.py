@@ -30,14 +30,15 @@ from bertworks.finetune.defaults import suited, window_for
 from bertworks.finetune.events import Event, Finished, Note, Planned, Understood
 from bertworks.finetune.finish import finish
 from bertworks.finetune.fit import TrainingData
+from bertworks.finetune.fresh import open_model
 from bertworks.finetune.frozen import check_frozen
 from bertworks.finetune.result import Baseline, Result
 from bertworks.finetune.search import FOLDER, check_installed, search
 from bertworks.finetune.seeds import Trained, Trainer, best_of, drop_candidates, read_outcome, seed_directories
+from bertworks.finetune.words import WordModel, check_words, make_model
 from bertworks.models.device import usable_device
-from bertworks.models.model import Model
+from bertworks.models.word_config import WordStackConfig
 from bertworks.tasks.base import Task, TaskName
-from bertworks.train.assemble import size_of
 from bertworks.train.directory import CONFIG_FILE, begin, changes, check_output, is_finished, near, read_result
 from bertworks.train.log import check_trackers
 from bertworks.train.parallel import Parallel
@@ -112,6 +113,7 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
         yield Note(f"there is no run in {options.output} yet: a new one begins")
     if run.frozen:
         check_frozen(run.task)
+    words = check_words(config, run)
     data = read_data(run, config.data)
     if stored is not None and data.sha256 != _run(stored).data_sha256:
         raise UsageError(
@@ -119,10 +121,24 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
             "resume it with the same files, or begin another run in another directory"
         )
     yield Understood(sentences=data.understood)
-    loaded = hub.load(run.model)
-    task = make_task(config, data, loaded)
+    over_words: WordModel | None = None
+    if words:
+        over_words = make_model(config, run, data.train, options.output, str(device), begun=stored is not None)
+        yield Understood(sentences=over_words.described)
+        run = replace(run, vectors_sha256=over_words.sha256)
+        loaded, fresh = over_words.loaded, True
+    else:
+        loaded, fresh = open_model(run.model, data.train, config.fresh)
+        if isinstance(loaded.model.config.body, WordStackConfig):
+            raise UsageError(
+                f"{run.model} is a model over words, which knows only the words it was trained with; train a new one: "
+                "--model bilstm"
+            )
+    if fresh and run.frozen:
+        raise UsageError(f"--frozen reads the vectors of a model that has learnt something; {run.model} is a new one")
+    task = make_task(config, data, loaded, over_words)
     if stored is None:
-        suitable = suited(task, len(data.train), loaded.model, config)
+        suitable = suited(task, len(data.train), loaded.model, config, fresh=fresh)
         config = resolve(FinetuneConfig, options.config, options.all_settings, base=suitable)
         run = replace(run, data_sha256=data.sha256)
         config = replace(config, run=run, data=suitable.data)
@@ -131,11 +147,14 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
         window = window_for(run.task, loaded.model, loaded.window, config.data.max_length)
         trainer = Trainer(
             task=task,
-            data=TrainingData(data.train, data.dev, window=window),
+            data=TrainingData(
+                data.train, data.dev, window=window, unlabelled=over_words.unlabelled if over_words is not None else ()
+            ),
             test=data.test,
             model=loaded.model,
             tokenizer=loaded.tokenizer,
             parallel=parallel,
+            fresh=fresh,
             track=track,
             stop=stop,
         )
@@ -213,12 +232,16 @@ def _run(config: FinetuneConfig) -> RunSection:
     return config.run
 
 
-def make_task(config: FinetuneConfig, data: RunData, loaded: hub.Loaded) -> Task[Any, Any]:
+def make_task(
+    config: FinetuneConfig, data: RunData, loaded: hub.Loaded, words: WordModel | None = None
+) -> Task[Any, Any]:
     """The task, which knows the labels; an error with its place where an example does not fit."""
     run = _run(config)
     options = config.task.options(run.task)
     if run.task == "similarity" and loaded.settings is not None:
         options = {"pooling": loaded.settings.pooling, "normalize": loaded.settings.normalize, **options}
+    if words is not None:
+        options |= words.options(config.words, run.task)
     examples: Sequence[Any] = data.train
     if data.split and run.task in ("classify", "pair", "tag"):
         examples = [*data.train, *data.dev]  # a rare label may have fallen to the other side of the split
@@ -263,7 +286,7 @@ class _Run:
         several = run.seeds + run.search > 1
         yield Planned(
             task=self.trainer.task,
-            model=f"{run.model} ({describe(self.trainer.model)})",
+            model=f"{run.model} ({self.trainer.model.config.describe()})",
             config=self.config,
             baseline=self.baseline,
             parts=run.search + run.seeds - bool(run.search),
@@ -331,7 +354,7 @@ class _Run:
             kept=best,
             baseline=self.baseline,
             model=self.run.model,
-            described=describe(kept.model),
+            described=kept.model.config.describe(),
             parameters=trained[best].parameters,
             trained_parameters=trained[best].trained_parameters,
             data=self.run.train,
@@ -354,10 +377,17 @@ class _Run:
                 test_spread=result.test_spread,
                 baseline=self.baseline,
                 cross_validation=result.runs[best].frozen,
+                chosen=self._chosen(),
                 seeds=[run.seed for run in result.runs],
                 seconds=result.seconds,
             )
         self.trainer.parallel.barrier()
+
+    def _chosen(self) -> Mapping[str, float]:
+        """The settings of the trial that became the first seed."""
+        found = self.ready.get(self.run.seed)
+        settings = {str(entry["number"]): entry["settings"] for entry in self.trials}
+        return {} if found is None else settings[found.directory.name]
 
     def _trial_seconds(self, trained: Sequence[Trained]) -> float:
         """Of the trials that are not among the seeds."""
@@ -365,11 +395,6 @@ class _Run:
         directories = [self.output / FOLDER / str(entry["number"]) for entry in self.trials]
         outcomes = [read_outcome(directory) for directory in directories if directory not in counted]
         return sum(outcome.run.seconds for outcome in outcomes if outcome is not None)
-
-
-def describe(model: Model) -> str:
-    """`bert 6x384x12`"""
-    return f"{model.config.family} {size_of(model)}"
 
 
 def _already(output: Path) -> Finished:

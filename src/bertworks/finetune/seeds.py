@@ -30,10 +30,13 @@ from bertworks.finetune.fit import TrainingData, fit
 from bertworks.finetune.frozen import fit_frozen
 from bertworks.finetune.result import SeedRun
 from bertworks.models.model import Model
+from bertworks.models.word_config import WordStackConfig
 from bertworks.tasks.attach import attach
 from bertworks.tasks.base import Evaluated, Task
 from bertworks.tasks.run import evaluate_model
 from bertworks.tasks.similarity import Similarity
+from bertworks.tasks.word_classification import WordClassification
+from bertworks.tasks.word_tagging import WordTagging
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.config import EvaluationConfig
 from bertworks.train.directory import CHECKPOINTS
@@ -76,6 +79,8 @@ class Trainer:
     model: Model
     tokenizer: Tokenizer
     parallel: Parallel
+    fresh: bool = False
+    """The model is new, and each training draws its own weights for it."""
     track: tuple[str, ...] = ()
     stop: threading.Event | None = None
 
@@ -86,6 +91,8 @@ class Trainer:
         tokenizer = attach(self.task, model, self.tokenizer)
         if not _is_frozen(config):
             adapt(model, config.method)
+        if isinstance(model.config.body, WordStackConfig):
+            return None  # nothing is cut, and vectors are computed when the run has a directory to keep them in
         return self.data.cut(self.task, tokenizer)
 
     def train(
@@ -109,6 +116,7 @@ class Trainer:
             self.model,
             self.tokenizer,
             config,
+            fresh=self.fresh,
             seed=seed,
             parallel=self.parallel,
             directory=directory,
@@ -165,6 +173,9 @@ class Trainer:
             return Kept(model=fitted.model, tokenizer=fitted.tokenizer, task=fitted.task, evaluated=fitted.evaluated)
         loaded = hub.load(trained.directory / CANDIDATE)
         task = tasks.from_settings(_read(trained.directory / OUTCOME)["task"])
+        if isinstance(task, WordTagging | WordClassification):
+            assert isinstance(self.task, WordTagging | WordClassification)
+            task = replace(task, inputs=self.task.inputs)  # which are open
         evaluated = None
         if self.data.dev:
             evaluated = evaluate_model(

@@ -2,6 +2,7 @@
 
 resolve      alias, directory or Hub id -> directory
 checkpoint   directory <-> model                         (families: whose names and entries mean what)
+elmo         ELMo as AllenNLP has it: options and HDF5
 sentence     pooling, normalisation and window of an embedding model
 """
 
@@ -15,9 +16,11 @@ import torch
 
 from bertworks.errors import CheckpointError
 from bertworks.hub.checkpoint import LoadReport, load_model, load_report, save_model
+from bertworks.hub.elmo import find_elmo, load_elmo, word_finder
 from bertworks.hub.files import model_directory
 from bertworks.hub.resolve import resolve
 from bertworks.hub.sentence import SentenceSettings, read_settings, remove_settings, write_settings
+from bertworks.models.elmo_config import BiLMConfig
 from bertworks.models.model import Model
 from bertworks.text.tokenizer import Tokenizer
 
@@ -50,12 +53,17 @@ class Loaded:
 def load(name: str | os.PathLike[str], revision: str | None = None) -> Loaded:
     """Open an alias (`minilm`), a model directory or a Hub id."""
     directory = model_directory(resolve(name, revision))
+    if (files := find_elmo(directory)) is not None:
+        elmo = load_elmo(*files)
+        return Loaded(
+            model=elmo, tokenizer=word_finder(), directory=directory, settings=None, window=elmo.num_positions
+        )
     settings = read_settings(directory)
     body = directory / settings.folder if settings is not None else directory
     model = load_model(body)
     tokenizer = Tokenizer.from_directory(body)
-    table = model.config.body.embeddings.vocab_size
-    if tokenizer.vocab_size > table:
+    table = _table_size(model)
+    if table is not None and tokenizer.vocab_size > table:
         raise CheckpointError(
             f"{body}: the tokenizer has {tokenizer.vocab_size} tokens, but the model has vectors for only {table}; "
             "the two do not belong together"
@@ -82,6 +90,14 @@ def save(
     if settings is not None:
         write_settings(path, settings, model.hidden_size)
     save_model(model, path, dtype=dtype)  # last, because config.json is what makes a directory a model
+
+
+def _table_size(model: Model) -> int | None:
+    """How many tokens have a vector; None where tokens are spelt."""
+    body = model.config.body
+    if isinstance(body, BiLMConfig):
+        return body.vocab_size if body.spelling is None else None
+    return body.embeddings.vocab_size
 
 
 def _window(model: Model, settings: SentenceSettings | None) -> int:

@@ -32,12 +32,13 @@ from torch.overrides import TorchFunctionMode
 from bertworks.atomic import replacing
 from bertworks.config import from_dict, to_dict
 from bertworks.errors import CheckpointError, ConfigError, ModelError, did_you_mean
-from bertworks.hub.families import FAMILIES
+from bertworks.hub.families import FAMILIES, SEQ2SEQ_FAMILIES
 from bertworks.hub.files import first_few, listing, model_directory, read_object, write_json, writing
 from bertworks.hub.rules import Rule
 from bertworks.hub.tensors import SAFETENSORS, Tensors, read_tensors
 from bertworks.models.config import ModelConfig
 from bertworks.models.model import Model
+from bertworks.models.rnn_seq2seq import RnnEncoderDecoder, RnnSeq2SeqConfig
 from bertworks.models.seq2seq import EncoderDecoder, EncoderDecoderConfig
 
 logger = logging.getLogger(__name__)
@@ -45,9 +46,13 @@ logger = logging.getLogger(__name__)
 OWN = "bertworks"
 """The `model_type` of our own format."""
 
+GENERATION = "generation_config.json"
+"""What later versions of `transformers` know about writing texts, beside `config.json`."""
+
 KINDS: dict[str, tuple[type[Any], Callable[[Any], nn.Module]]] = {
     "model": (ModelConfig, Model),
     "encoder-decoder": (EncoderDecoderConfig, EncoderDecoder),
+    "rnn-encoder-decoder": (RnnSeq2SeqConfig, RnnEncoderDecoder),
 }
 """What our own format can hold, by the `kind` in its `config.json`: the configuration's class and its module."""
 
@@ -160,11 +165,13 @@ def _plan(directory: str | Path) -> _Plan:
             module, config = _own_module(hf)
             rules = [Rule(name, name) for name, _ in module.named_parameters()]
         else:
-            family = FAMILIES[model_type]
+            family: Any = SEQ2SEQ_FAMILIES.get(model_type) or FAMILIES[model_type]
+            if model_type in SEQ2SEQ_FAMILIES and (path / GENERATION).exists():
+                hf = family.with_generation(hf, read_object(path / GENERATION))
             tensors = tensors.renamed(family.spelling)
             config = family.read_config(hf, tensors.shapes)
             with Unfilled():
-                module = Model(config)
+                module = family.build(config)
                 rules = family.rules(config, family.has_prefix(tensors), tensors.keys())
             ignored = family.ignored
     except (ConfigError, CheckpointError) as error:
@@ -175,7 +182,7 @@ def _plan(directory: str | Path) -> _Plan:
 
 
 def _model_type(hf: Mapping[str, Any], path: Path) -> str:
-    known = [*FAMILIES, OWN]
+    known = [*FAMILIES, *SEQ2SEQ_FAMILIES, OWN]
     model_type = hf.get("model_type")
     if model_type is None:
         raise CheckpointError(f"{path} has no model_type; known: {', '.join(known)}")
@@ -205,9 +212,7 @@ def _compare(module: nn.Module, rules: Sequence[Rule], tensors: Tensors, ignored
     parameters = dict(module.named_parameters())
     wanted: dict[str, tuple[int, ...]] = {}
     for rule in rules:
-        rows, *columns = parameters[rule.ours].shape
-        shape = (rows // len(rule.theirs), *columns)
-        wanted.update((name, shape[::-1] if rule.transposed else shape) for name in rule.theirs)
+        wanted.update((name, rule.shape(parameters[rule.ours].shape)) for name in rule.theirs)
     stray = [name for name in shapes if name not in wanted]
     nothing = [name for name in stray if any(re.fullmatch(pattern, name) for pattern in ignored)]
     there = {name: shape for name, shape in wanted.items() if name in shapes}
@@ -255,12 +260,13 @@ def save_model(model: nn.Module, directory: str | Path, *, dtype: torch.dtype | 
         hf = _own_config(config)
         rules = [Rule(name, name) for name in ours]
     else:
-        if config.family not in FAMILIES:
-            raise CheckpointError(f"unknown family {config.family!r}; known: {', '.join([*FAMILIES, OWN])}")
-        family = FAMILIES[config.family]
+        known: dict[str, Any] = {**FAMILIES, **SEQ2SEQ_FAMILIES}
+        if config.family not in known:
+            raise CheckpointError(f"unknown family {config.family!r}; known: {', '.join([*known, OWN])}")
+        family = known[config.family]
         hf = family.write_config(config)
         with Unfilled():
-            rules = family.rules(config, bool(config.heads))
+            rules = family.rules(config, config.family in SEQ2SEQ_FAMILIES or bool(config.heads))
     tensors: dict[str, Tensor] = {}
     for rule in rules:
         tensors |= rule.write(ours[rule.ours].to(device="cpu", dtype=dtype))
@@ -272,6 +278,8 @@ def save_model(model: nn.Module, directory: str | Path, *, dtype: torch.dtype | 
             mode = temporary.stat().st_mode  # safetensors makes files that nobody else may read
             save_file(tensors, temporary, metadata={"format": "pt"})
             temporary.chmod(mode)
+    if hf["model_type"] in SEQ2SEQ_FAMILIES:
+        write_json(path / GENERATION, SEQ2SEQ_FAMILIES[hf["model_type"]].generation(config))
     write_json(path / "config.json", hf)
 
 

@@ -1,6 +1,6 @@
 """Every family that can be loaded and saved, by its `model_type`; the head that a task gets on a model of one.
 
-A new family is a `Family` and a row here.
+A new family is a `Family` (of two stacks: a `Seq2SeqFamily`) and a row here.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 from bertworks.hub.families_bert import ALBERT, BERT, CAMEMBERT, DISTILBERT, ELECTRA, ERNIE, MPNET, ROBERTA, XLM_ROBERTA
 from bertworks.hub.families_gpt import GPT2, OPENAI_GPT
 from bertworks.hub.families_modernbert import MODERNBERT
+from bertworks.hub.families_seq2seq import BART, MARIAN
 from bertworks.hub.family import Family
-from bertworks.models.config import HeadConfig, ModelConfig, Task
+from bertworks.hub.family_seq2seq import Seq2SeqFamily
+from bertworks.models.config import HeadConfig, ModelConfig, RecurrentConfig, Task
+from bertworks.models.word_config import WordStackConfig
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
@@ -25,6 +28,8 @@ FAMILIES: dict[str, Family] = {
     "openai-gpt": OPENAI_GPT,
     "gpt2": GPT2,
 }
+SEQ2SEQ_FAMILIES: dict[str, Seq2SeqFamily] = {"marian": MARIAN, "bart": BART}
+"""Those of two stacks."""
 
 
 def has_head(config: ModelConfig, task: Task) -> bool:
@@ -38,11 +43,18 @@ def new_head(config: ModelConfig, task: Task, num_labels: int) -> HeadConfig:
     """A head for `task` with as many outputs, to be trained on a model with `config`: its family's, where it has one.
 
     Otherwise one of our own, for a model that is saved in our own format: a stack that sees both sides is read at its
-    first token, through a dense layer as RoBERTa has it, a causal one at its last.
+    first token, through a dense layer as RoBERTa has it, a causal one at its last. A recurrent one is read as ULMFiT does
+    (Howard & Ruder 2018): last state, maximum and mean side by side. The paper's second layer is left out: its units need
+    norms over the batch, on which nothing may depend here, or they die in the paper's learning rate.
     """
     if has_head(config, task):
         return FAMILIES[config.family].head(config, task, num_labels)
-    layer = config.body.layer
+    if isinstance(config.body, RecurrentConfig | WordStackConfig):
+        dropout = config.body.hidden_dropout_prob
+        if task in ("tag", "qa"):
+            return HeadConfig(task=task, reads="tokens", num_labels=num_labels, dropout_prob=dropout)
+        return HeadConfig(task=task, reads="concat", num_labels=num_labels, dropout_prob=dropout)
+    layer = config.transformer.layer
     if task in ("tag", "qa"):
         return HeadConfig(task=task, reads="tokens", num_labels=num_labels, dropout_prob=layer.hidden_dropout_prob)
     return HeadConfig(

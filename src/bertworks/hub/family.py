@@ -119,6 +119,10 @@ class Family:
         ]
         return (*IGNORED, *tied)
 
+    def build(self, config: ModelConfig) -> Model:
+        """The module."""
+        return Model(config)
+
     def spelling(self, name: str) -> str:
         """Today's spelling of a name."""
         for pattern, replacement in self.renamed:
@@ -135,7 +139,7 @@ class Family:
         With the `names` in a file, a tensor that is there only under its second name (see `twins`) is taken from there.
         """
         with torch.device("meta"):
-            shapes = {name: parameter.dim() for name, parameter in Model(config).named_parameters()}
+            shapes = {name: parameter.dim() for name, parameter in self.build(config).named_parameters()}
         prefix = self.prefix if prefix_present else ""
         rules = [self._rule(config, name, dims, prefix) for name, dims in shapes.items()]
         owner: dict[str, str] = {}
@@ -174,7 +178,7 @@ class Family:
             raise CheckpointError(
                 f"a {self.model_type} checkpoint has no place for {name!r}; save it as model_type 'bertworks'"
             )
-        group, inner = divmod(number, config.body.layers_per_group)
+        group, inner = divmod(number, config.transformer.layers_per_group)
         parts = [
             f"{prefix}{part.format(i=number, group=group, inner=inner)}.{kind}"
             for part in ((found,) if isinstance(found, str) else found)
@@ -244,17 +248,8 @@ class Family:
         for key in self.keys:
             fields[key.ours] = read_value(key, rest.pop(key.theirs, None))
         self.read_more(rest, fields)
-        sections: dict[str, dict[str, Any]] = {}
-        for path, value in fields.items():
-            section, _, name = path.rpartition(".")
-            sections.setdefault(section, {})[name] = value
         try:
-            return TransformerConfig(
-                embeddings=EmbeddingConfig(**sections["embeddings"]),
-                positions=PositionConfig(**sections["positions"]),
-                layer=LayerConfig(**sections["layer"]),
-                **sections[""],
-            )
+            return stack_of(fields)
         except ConfigError as error:
             raise CheckpointError(f"config.json of a {self.model_type} model: {error}") from error
 
@@ -303,10 +298,12 @@ class Family:
     def head(self, config: ModelConfig, task: Task, num_labels: int | None = None, *, tied: bool = True) -> HeadConfig:
         """A new head of this family for `task`, to be trained on a model with `config`."""
         table = self.table(task)
-        labels = config.body.embeddings.vocab_size if table.vocabulary else num_labels or table.num_labels
+        labels = config.transformer.embeddings.vocab_size if table.vocabulary else num_labels or table.num_labels
         if labels is None:
             raise ModelError(f"a {task!r} head needs num_labels")
-        return replace(self._head(table, dict(config.source), config.body, num_labels=labels, tied=tied), task=task)
+        return replace(
+            self._head(table, dict(config.source), config.transformer, num_labels=labels, tied=tied), task=task
+        )
 
     def _head(
         self, table: HeadTable, hf: Mapping[str, Any], body: TransformerConfig, *, num_labels: int, tied: bool
@@ -342,14 +339,15 @@ class Family:
 
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
         """Our configuration -> the content of `config.json`; an error where the family cannot express it."""
-        fields = _flat(config.body)
+        body = config.transformer
+        fields = flat_fields(body)
         out = {**dict(config.source), "model_type": self.model_type, "architectures": [self.architecture(config)]}
         if out.get("pad_token_id", 0) is not None:
             out["pad_token_id"] = config.pad_token_id
         for key in self.keys:
             out[key.theirs] = write_value(self.model_type, key, fields[key.ours])
         self.write_more(out, fields)
-        self._check(fields, _flat(self._read_body(dict(out))))
+        self._check(fields, flat_fields(self._read_body(dict(out))))
         for head in config.heads:
             table = self.table(head.task)
             values = asdict(head)
@@ -357,7 +355,7 @@ class Family:
                 out[key.theirs] = write_value(self.model_type, key, values[key.ours])
             if table.vocabulary:
                 out["tie_word_embeddings"] = head.tied
-            again = self._head(table, out, config.body, num_labels=head.num_labels, tied=head.tied)
+            again = self._head(table, out, body, num_labels=head.num_labels, tied=head.tied)
             # Dropout is not part of what a model computes, and not every family has an entry for each head's.
             again = replace(again, task=head.task, dropout_prob=head.dropout_prob)
             self._check(asdict(head), asdict(again), f"heads.{head.task}.")
@@ -383,7 +381,22 @@ class Family:
             )
 
 
-def _flat(body: TransformerConfig) -> Fields:
+def stack_of(fields: Fields) -> TransformerConfig:
+    """The configuration with these fields."""
+    sections: dict[str, dict[str, Any]] = {}
+    for path, value in fields.items():
+        section, _, name = path.rpartition(".")
+        sections.setdefault(section, {})[name] = value
+    return TransformerConfig(
+        embeddings=EmbeddingConfig(**sections["embeddings"]),
+        positions=PositionConfig(**sections["positions"]),
+        layer=LayerConfig(**sections["layer"]),
+        **sections[""],
+    )
+
+
+def flat_fields(body: TransformerConfig) -> Fields:
+    """The fields of a configuration, the reverse of `stack_of`."""
     fields: Fields = {}
     for name, value in asdict(body).items():
         fields.update(

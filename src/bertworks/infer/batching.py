@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bertworks.models.batches import batches, default_batch_tokens, over_batches
+from bertworks.models.batches import batches, default_batch_tokens, over_batches, over_plan
 from bertworks.nn.packed import Layout, Packed
 
-__all__ = ["Pieces", "batches", "cut_pieces", "default_batch_tokens", "over_batches", "pack_pieces"]
+__all__ = ["Pieces", "batches", "cut_pieces", "default_batch_tokens", "over_batches", "over_plan", "pack_pieces"]
 
 
 @dataclass(frozen=True)

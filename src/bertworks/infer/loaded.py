@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ import torch
 from bertworks import hub
 from bertworks.errors import UsageError, choice
 from bertworks.hub.sentence import SentenceSettings
+from bertworks.hub.translation import is_translation, load_translation
 from bertworks.infer.attention import Attention, attend
 from bertworks.infer.batching import default_batch_tokens
 from bertworks.infer.embed import (
@@ -31,10 +32,13 @@ from bertworks.infer.fill import Candidate, Cloze, JointCandidate, TargetScore
 from bertworks.infer.layers import LayerChoice, choose_layers
 from bertworks.infer.saved import read_task, write_task
 from bertworks.models.device import usable_device
+from bertworks.models.elmo_config import BiLMConfig
 from bertworks.models.model import Model
+from bertworks.models.seq2seq import TargetIds
 from bertworks.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from bertworks.infer.generate import Generation, StrategyOptions, Writer
     from bertworks.infer.predict import Predictor
 
 
@@ -56,8 +60,13 @@ class LoadedModel:
         self.directory = directory
         self.device = usable_device(device)
         budget = batch_tokens or default_batch_tokens(self.device)
-        self.runner = Runner(model.eval().to(self.device), tokenizer, window, self.device, budget)
-        check_room(self.runner)
+        self._runner = Runner(model.eval().to(self.device), tokenizer, window, self.device, budget)
+        check_room(self._runner)
+
+    @property
+    def runner(self) -> Runner:
+        """Model and tokenizer together, as the parts of `infer` take them."""
+        return self._runner
 
     @property
     def model(self) -> Model:
@@ -115,7 +124,7 @@ class LoadedModel:
                    (all-MiniLM-L6-v2 does), else no.
         """
         single = isinstance(texts, str)
-        items = _strings(texts)
+        items = strings(texts)
         own = self.settings.pooling if self.settings is not None else "mean"
         pooling = choice(pooling or own, (*POOLINGS[:4],), "pooling")
         selected = self._layers(layers)
@@ -144,7 +153,7 @@ class LoadedModel:
         self, texts: Sequence[str], *, layers: str | int = "last", report: EmbedReport | None = None
     ) -> list[list[TokenVector]]:
         """Every token of every text with its offsets and vector, special tokens included."""
-        items = _strings(texts)
+        items = strings(texts)
         encodings = self.tokenizer.encode_batch(items, special=False)
         arrays = embed_tokens(
             self.runner, encodings, layers=self._layers(layers), report=report if report is not None else EmbedReport()
@@ -211,6 +220,58 @@ class LoadedModel:
             return cloze.score_targets(text, targets)
         return cloze.fill_jointly(text, top_k=top_k) if joint else cloze.fill(text, top_k=top_k)
 
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # a string is a sequence of strings too
+        self,
+        prompts: str,
+        *,
+        max_tokens: int | None = ...,
+        on_text: Callable[[str], None] | None = ...,
+        **options: Unpack[StrategyOptions],
+    ) -> list[Generation]: ...
+    @overload
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int | None = ...,
+        on_text: Callable[[str], None] | None = ...,
+        **options: Unpack[StrategyOptions],
+    ) -> list[list[Generation]]: ...
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_tokens: int | None = None,
+        on_text: Callable[[str], None] | None = None,
+        **options: Unpack[StrategyOptions],
+    ) -> list[Generation] | list[list[Generation]]:
+        """Continue prompts, or translate sources: `num` texts, the best first, for one prompt or for each of several.
+
+        Without more, the most probable token at every step. `on_text` gets the text of a single prompt piece by piece.
+
+        beam                      keep that many beginnings side by side
+        length_penalty            beam: a score is a log probability divided by the length to this power (1)
+        coverage_penalty          beam: what it costs to leave words of the source out (0)
+        top_k, top_p, temperature draw from the k likeliest tokens, from the likeliest with probability p, more or less freely
+        num                       how many texts for each prompt (1)
+        seed                      with the prompt's place settles what is drawn (0)
+        """
+        from bertworks.infer.generate import choose_strategy
+
+        strategy = choose_strategy(**options)
+        found = self.writer.write(strings(prompts), strategy, max_tokens=max_tokens, on_text=on_text)
+        return found[0] if isinstance(prompts, str) else found
+
+    @cached_property
+    def writer(self) -> Writer:
+        """What writes texts, for a model that can."""
+        from bertworks.infer.generate import Writer
+
+        ids = TargetIds(end=_ending(self.model, self.tokenizer))
+        return Writer(self.model, self.tokenizer, self.tokenizer, ids=ids, continues=True, device=self.device)
+
     def attend(self, text: str, pair: str | None = None) -> Attention:
         """The attention weights of every layer and head."""
         return attend(self.runner, text, pair)
@@ -255,7 +316,23 @@ def load(
         raise UsageError("precision 'int8' is not available yet; use fp32")
     if batch_tokens is not None and batch_tokens < 1:
         raise UsageError(f"batch_tokens is {batch_tokens}; it must be at least 1")
-    loaded = hub.load(model, revision=revision)
+    directory = hub.resolve(model, revision)
+    if is_translation(directory):
+        from bertworks.infer.translator import LoadedTranslator
+
+        return LoadedTranslator(load_translation(directory), device=device)
+    loaded = hub.load(directory)
+    if isinstance(loaded.model.config.body, BiLMConfig):
+        from bertworks.infer.bilm import LoadedBiLM
+
+        return LoadedBiLM(
+            loaded.model,
+            loaded.tokenizer,
+            name=loaded.directory.resolve().name,
+            directory=loaded.directory,
+            device=device,
+            batch_tokens=batch_tokens,
+        )
     return LoadedModel(
         loaded.model,
         loaded.tokenizer,
@@ -267,7 +344,20 @@ def load(
     )
 
 
-def _strings(texts: str | Sequence[str]) -> list[str]:
+def _ending(model: Model, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What ends a text: the token that the model's configuration names, or the tokenizer, or the one after every text."""
+    named = dict(model.config.source).get("eos_token_id")
+    if isinstance(named, list):
+        return tuple(named)
+    suffix = tokenizer.template.suffix
+    for token in (named, tokenizer.eos_id, int(suffix[-1]) if len(suffix) else None):
+        if isinstance(token, int):
+            return (token,)
+    return ()
+
+
+def strings(texts: str | Sequence[str]) -> list[str]:
+    """One text or several as a list, every item of which is a text."""
     items = [texts] if isinstance(texts, str) else list(texts)
     for index, item in enumerate(items):
         if not isinstance(item, str):

@@ -25,6 +25,7 @@ from bertworks.hub.tables import MULTI_LABEL
 from bertworks.infer.loaded import LoadedModel, load
 from bertworks.infer.rows import Row, examples_of, is_one_row, num_characters
 from bertworks.infer.saved import SavedTask, read_task, write_task
+from bertworks.infer.word_sources import opened
 from bertworks.tasks.answers import Answering
 from bertworks.tasks.base import Decision, Evaluated, Task
 from bertworks.tasks.choice import Choice
@@ -34,7 +35,7 @@ from bertworks.tasks.regression import Regression
 from bertworks.tasks.run import Progress, evaluate_model, outputs_of
 from bertworks.tasks.similarity import Similarity
 from bertworks.tasks.tagging import Tagging
-from bertworks.tasks.tags import OUTSIDE, is_readable
+from bertworks.tasks.tags import recognise, scheme_of_labels
 
 CHUNK_ROWS = 1024
 CHUNK_CHARACTERS = 65_536  # some seconds of work for a small model on a CPU: what a stop can lose
@@ -151,7 +152,11 @@ class Predictor:
         if self.guessed and isinstance(task, Answering):
             some_without = any(isinstance(one, QuestionExample) and one.answers == () for one in examples)
             task = replace(task, unanswerable=task.unanswerable or some_without)
-        if not (self.guessed and isinstance(task, Tagging)):  # another's labels need not be whole (I-PER, but no B-PER)
+        if self.guessed and isinstance(task, Tagging):  # another's labels need not be whole (I-PER, but no B-PER)
+            found = recognise(_tags_of(examples))
+            if "plain" not in (found, task.scheme):  # nor written as the file's are
+                task = replace(task, scheme=found)
+        else:
             task.check(examples)
         return evaluate_model(
             task,
@@ -198,7 +203,7 @@ def chunks(rows: Iterable[RowT], *, rows_at_once: int, characters: int) -> Itera
 def _task_of(loaded: LoadedModel, saved: SavedTask | None) -> Task[Any, Any]:
     """What the directory says, or what its head can mean."""
     if saved is not None:
-        return tasks.from_settings(saved.task)
+        return opened(tasks.from_settings(saved.task), device=str(loaded.device))
     config = loaded.model.config
     for head in config.heads:
         if head.task == "classify":
@@ -213,7 +218,7 @@ def _task_of(loaded: LoadedModel, saved: SavedTask | None) -> Task[Any, Any]:
         if head.task == "choice":
             return Choice()
         if head.task == "tag":
-            return Tagging(labels=config.labels, scheme="bio" if _are_spans(config.labels) else "plain")
+            return Tagging(labels=config.labels, scheme=scheme_of_labels(config.labels))
         if head.task == "qa":
             return Answering()
     if loaded.settings is not None:
@@ -225,10 +230,8 @@ def _task_of(loaded: LoadedModel, saved: SavedTask | None) -> Task[Any, Any]:
     )
 
 
-def _are_spans(labels: Sequence[str]) -> bool:
-    """Whether tags stand for spans: O, and others with a letter for the place of a word in its span."""
-    marked = [label for label in labels if label not in OUTSIDE]
-    return len(marked) < len(labels) and all(is_readable(label, "bio") and len(label) > 2 for label in marked)
+def _tags_of(examples: Sequence[Example]) -> list[tuple[str, ...]]:
+    return [one.tags for one in examples if isinstance(one, TaggedExample) and one.tags is not None]
 
 
 def _wanted(task: Task[Any, Any], name: str | None) -> Task[Any, Any]:

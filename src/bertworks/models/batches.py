@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
@@ -35,6 +35,11 @@ def batches(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
 def over_batches(
     work: Callable[[np.ndarray], None], lengths: np.ndarray, *, budget: int, device: torch.device
 ) -> Iterator[int]:
+    """Do `work` on the indices of each batch of at most `budget` tokens; yields how many items are done so far."""
+    yield from over_plan(work, list(batches(lengths, budget)), device=device)
+
+
+def over_plan(work: Callable[[np.ndarray], None], plan: Sequence[np.ndarray], *, device: torch.device) -> Iterator[int]:
     """Do `work` on the indices of each batch, without gradients; yields how many items are done so far.
 
     On a CPU as many batches run side by side as there are threads, each in one thread: nobody waits at the end of every
@@ -46,7 +51,6 @@ def over_batches(
             work(chosen)
         return len(chosen)
 
-    plan = list(batches(lengths, budget))
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1 or len(plan) < 2 * threads:
         yield from accumulate(map(quietly, plan))

@@ -1,5 +1,6 @@
-"""What a Transformer is, as a value: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, ERNIE, MPNet, ModernBERT, GPT and GPT-2
-differ in these fields and in nothing else. Hugging Face's spelling of them lives in `bertworks.hub`.
+"""What a model is, as a value: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, ERNIE, MPNet, ModernBERT, GPT and GPT-2 differ in
+the fields of a `TransformerConfig` and in nothing else, RNN, LSTM and GRU in those of a `RecurrentConfig`. Which of the two
+`ModelConfig.body` is decides which stack a model has. Hugging Face's spelling of them lives in `bertworks.hub`.
 """
 
 from __future__ import annotations
@@ -7,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bertworks.errors import ConfigError
+from bertworks.errors import ConfigError, ModelError
+from bertworks.models.elmo_config import BiLMConfig
+from bertworks.models.word_config import WordStackConfig
 from bertworks.nn.activations import ACTIVATIONS
 
 
@@ -52,6 +55,8 @@ class PositionConfig:
     """How many places there are, the offset not counted."""
     offset: int = 0
     """Rows of the table before the first place (RoBERTa counts from its padding id + 1)."""
+    halves: bool = False
+    """Sinusoidal positions: all sines, then all cosines, as Marian has them, instead of one after the other."""
     num_buckets: int = 32
     max_distance: int = 128
     theta: float = 10000.0
@@ -127,12 +132,87 @@ class TransformerConfig:
     def embedding_size(self) -> int:
         return self.embeddings.size or self.layer.hidden_size
 
+    @property
+    def output_size(self) -> int:
+        """Width of the hidden states."""
+        return self.layer.hidden_size
+
+    @property
+    def max_length(self) -> int:
+        """The longest sequence."""
+        return self.positions.max_position_embeddings
+
     def is_local(self, layer: int) -> bool:
         return self.local_window is not None and layer % self.global_every != 0
 
 
-Reads = Literal["tokens", "first", "last", "mean", "pooled"]
-Task = Literal["mlm", "lm", "nsp", "sop", "rtd", "classify", "regress", "choice", "tag", "qa"]
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig:
+    """Token vectors and a stack of recurrent layers (`bertworks.nn.recurrent`); the dropouts are AWD-LSTM's (Merity et al.
+    2017), each with one mask for all tokens of a sequence or all steps of a batch."""
+
+    embeddings: EmbeddingConfig
+    """Only `vocab_size` and `size`: the first layer takes token vectors of any width."""
+    cell: Literal["rnn", "lstm", "gru"] = "lstm"
+    hidden_size: int
+    """Of one direction."""
+    num_hidden_layers: int
+    bidirectional: bool = False
+    """Both directions side by side, which can tag and classify, but not predict the next token."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """The RNN's."""
+    embedding_dropout_prob: float = 0.0
+    """Whole tokens: the vector of a dropped one is 0 wherever it stands in the batch."""
+    input_dropout_prob: float = 0.0
+    hidden_dropout_prob: float = 0.0
+    """Between the layers."""
+    output_dropout_prob: float = 0.0
+    weight_dropout_prob: float = 0.0
+    """On the recurrent matrices."""
+    max_length: int = 512
+    """The longest sequence that is read at once; longer texts come in windows. No weights depend on it."""
+    initializer_range: float = 0.05
+    """Of the token vectors and the heads; the cells' own matrices have theirs."""
+
+    def __post_init__(self) -> None:
+        _check(
+            self,
+            at_least={"hidden_size": 1, "num_hidden_layers": 1, "max_length": 1},
+            probabilities=tuple(
+                f"{place}_dropout_prob" for place in ("embedding", "input", "hidden", "output", "weight")
+            ),
+        )
+        if self.activation != "tanh" and self.cell != "rnn":
+            raise ConfigError(
+                f"activation is {self.activation!r} with cell {self.cell!r}; only cell 'rnn' has the choice"
+            )
+        plain = EmbeddingConfig(vocab_size=self.embeddings.vocab_size, size=self.embeddings.size, norm=False)
+        if self.embeddings != plain:
+            raise ConfigError(
+                "the embeddings of a recurrent stack are token vectors and nothing else: no segments, no norm"
+            )
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token's state has seen nothing of what follows."""
+        return not self.bidirectional
+
+    @property
+    def embedding_size(self) -> int:
+        return self.embeddings.size or self.hidden_size
+
+    @property
+    def output_size(self) -> int:
+        """Width of the hidden states."""
+        return self.hidden_size * (2 if self.bidirectional else 1)
+
+
+Reads = Literal["tokens", "first", "last", "mean", "concat", "pooled"]
+Task = Literal[
+    "mlm", "lm", "nsp", "sop", "rtd", "classify", "regress", "choice", "tag", "qa",
+    "view_forward", "view_backward", "view_future", "view_past",
+]  # fmt: skip
+"""What a head is for; the views are those of cross-view training (`bertworks.tasks.word_tagging`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +221,8 @@ class HeadConfig:
 
     task: Task
     reads: Reads
-    """Which hidden states it takes: every token's, the first ([CLS]), the last, their mean, or the pooler's output."""
+    """Which hidden states it takes: every token's, the first ([CLS]), the last, their mean, last, maximum and mean side by
+    side (ULMFiT's concat pooling), or the pooler's output."""
     num_labels: int
     """Width of the output; the vocabulary for `mlm` and `lm`."""
     transform_size: int | None = None
@@ -154,6 +235,8 @@ class HeadConfig:
     bias: bool = True
     tied: bool = False
     """The output matrix is the token embedding table."""
+    crf: bool = False
+    """tag: scores of neighbouring tags, too (`bertworks.nn.crf`)."""
     dropout_prob: float = 0.0
 
     def __post_init__(self) -> None:
@@ -166,7 +249,7 @@ class ModelConfig:
 
     family: str
     """Whose spelling the checkpoint has: a key of `bertworks.hub.families.FAMILIES`, or `bertworks` for our own."""
-    body: TransformerConfig
+    body: TransformerConfig | RecurrentConfig | WordStackConfig | BiLMConfig
     pooler_act: str | None = None
     """Activation of a dense layer over the first token ("pooler"); None = no pooler."""
     heads: tuple[HeadConfig, ...] = ()
@@ -175,3 +258,22 @@ class ModelConfig:
     pad_token_id: int = 0
     source: tuple[tuple[str, object], ...] = ()
     """Entries of the source's `config.json` that mean nothing to us and are written back as they were."""
+
+    @property
+    def transformer(self) -> TransformerConfig:
+        """The stack's configuration where it is a Transformer; else an error, for whoever cannot do without."""
+        if not isinstance(self.body, TransformerConfig):
+            raise ModelError(f"this is for Transformers; the model is a recurrent one ({self.describe()})")
+        return self.body
+
+    def describe(self) -> str:
+        """Kind and shape: `bert 6x384x12` (layers, width, heads), `lstm 2x512`, `bilstm 2x256`."""
+        body = self.body
+        if isinstance(body, BiLMConfig):
+            return body.describe()
+        if isinstance(body, WordStackConfig):
+            return f"bi{body.cell} {body.num_hidden_layers}x{body.direction_size} over words"
+        if isinstance(body, RecurrentConfig):
+            return f"{'bi' if body.bidirectional else ''}{body.cell} {body.num_hidden_layers}x{body.hidden_size}"
+        layer = body.layer
+        return f"{self.family} {body.num_hidden_layers}x{layer.hidden_size}x{layer.num_attention_heads}"

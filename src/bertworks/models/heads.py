@@ -7,7 +7,8 @@
     classify, regress,   the first token, the last, the mean, or the pooler's output
     choice, nsp, sop
 
-Heads return logits; no head computes a loss.
+Heads return logits; no head computes a loss. A `crf` beside the output scores neighbouring tags; whoever has the logits of
+whole sequences asks it.
 
 Legend: T tokens in the packed batch, R rows read, B sequences, H hidden, V vocabulary, C labels.
 """
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from bertworks.models.config import HeadConfig
 from bertworks.nn.activations import ACTIVATIONS
+from bertworks.nn.crf import LinearChainCRF
 from bertworks.nn.dropout import Dropout
 
 
@@ -67,6 +69,7 @@ class Head(nn.Module):
                 norm_bias=config.norm_bias,
             )
         self.dropout = Dropout(config.dropout_prob)
+        self.crf = LinearChainCRF(config.num_labels) if config.crf else None
         self.output: nn.Linear | None = None
         self.output_bias: nn.Parameter | None = None
         if not config.tied:

@@ -1,17 +1,30 @@
-"""A model: one stack, an optional pooler, and heads by task name. It returns logits and never a loss."""
+"""A model: one stack, an optional pooler, and heads by task name. It returns logits and never a loss.
+
+The stack is a Transformer, a recurrent one, one over words or a pair of language models, as the type of `config.body` says;
+whoever calls it need not know which.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from bertworks.errors import ModelError
-from bertworks.models.config import HeadConfig, ModelConfig
+from bertworks.models.config import HeadConfig, ModelConfig, RecurrentConfig
+from bertworks.models.elmo import BiLM
+from bertworks.models.elmo_config import BiLMConfig
 from bertworks.models.heads import Head, Transform
+from bertworks.models.recurrent import RecurrentStack
 from bertworks.models.transformer import Transformer, initialise
-from bertworks.nn.packed import Layout, Packed, Rows, mean_per_sequence
+from bertworks.models.word_config import WordStackConfig
+from bertworks.models.words import WordStack
+from bertworks.nn.packed import Layout, Packed, Rows, max_per_sequence, mean_per_sequence
+
+CONCAT = 3
+"""The parts of concat pooling: last, maximum, mean."""
 
 
 class Model(nn.Module):
@@ -20,7 +33,15 @@ class Model(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.body = Transformer(config.body)
+        self.body: Transformer | RecurrentStack | WordStack | BiLM
+        if isinstance(config.body, WordStackConfig):
+            self.body = WordStack(config.body)
+        elif isinstance(config.body, BiLMConfig):
+            self.body = BiLM(config.body)
+        elif isinstance(config.body, RecurrentConfig):
+            self.body = RecurrentStack(config.body)
+        else:
+            self.body = Transformer(config.body)
         self.pooler = self._new_pooler() if config.pooler_act is not None else None
         self.heads = nn.ModuleDict({head.task: self._new_head(head) for head in config.heads})
 
@@ -31,7 +52,7 @@ class Model(nn.Module):
         return pooler
 
     def _new_head(self, config: HeadConfig) -> Head:
-        head = Head(config, hidden_size=self.hidden_size)
+        head = Head(config, hidden_size=self.hidden_size * (CONCAT if config.reads == "concat" else 1))
         initialise(head, std=self.config.body.initializer_range)
         return head
 
@@ -40,13 +61,21 @@ class Model(nn.Module):
         return self.config.body.num_hidden_layers
 
     @property
+    def blocks(self) -> nn.ModuleList:
+        """The layers that have weights of their own, from the lowest."""
+        if isinstance(self.body, BiLM):
+            raise ModelError(f"the layers of {self.config.describe()} are two stacks that are used, but not fine-tuned")
+        return self.body.blocks
+
+    @property
     def hidden_size(self) -> int:
-        return self.config.body.layer.hidden_size
+        """Width of the hidden states."""
+        return self.config.body.output_size
 
     @property
     def num_positions(self) -> int:
         """The longest sequence the model was made for; relative positions may work beyond it, learned ones cannot."""
-        return self.config.body.positions.max_position_embeddings
+        return self.config.body.max_length
 
     def head(self, task: str) -> Head:
         """The head for `task`, or an error that says which heads there are."""
@@ -74,13 +103,23 @@ class Model(nn.Module):
         return self.apply_head(task, hidden, batch.layout)
 
     def apply_head(self, task: str, hidden: Tensor, layout: Layout) -> Tensor:
-        """One head on hidden states that were already read: rows for first/last/pooled/tokens, all tokens for a mean."""
+        """One head on hidden states that were already read: rows for first/last/pooled/tokens, all tokens for mean/concat."""
         head = self.head(task)
         if head.config.reads == "mean":
             hidden = mean_per_sequence(hidden, layout)
+        elif head.config.reads == "concat":
+            hidden = self.concat(hidden, layout)
         elif head.config.reads == "pooled":
             hidden = self.pool(hidden)
         return head(hidden, self.body.embeddings.tokens.weight if head.config.tied else None)
+
+    def concat(self, hidden: Tensor, layout: Layout) -> Tensor:
+        """Last state, maximum and mean of each sequence side by side (Howard & Ruder 2018, section 3.3): (T, H) -> (B, 3 H)"""
+        if isinstance(self.body, RecurrentStack | WordStack):
+            last = self.body.final(hidden, layout)
+        else:
+            last = layout.last().to(hidden.device).take(hidden)
+        return torch.cat([last, max_per_sequence(hidden, layout), mean_per_sequence(hidden, layout)], dim=1)
 
     def pool(self, first: Tensor) -> Tensor:
         """The pooler on the first tokens' hidden states: (B, H) -> (B, H)."""

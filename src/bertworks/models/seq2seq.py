@@ -7,7 +7,7 @@ Legend: Ts/Tt tokens in the packed source/target batch, H hidden, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -21,13 +21,35 @@ from bertworks.nn.packed import Packed, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetIds:
+    """The ids that begin, end and bound what a model writes."""
+
+    start: int = 0
+    """What a translator's target starts from; it is not part of the target. A language model starts from its prompt."""
+    end: tuple[int, ...] = ()
+    """What ends a target; none = it ends at its longest length alone."""
+    first: int | None = None
+    """What the first token of every target is, where that is settled."""
+    last: int | None = None
+    """What a target that reaches its longest length ends with, where that is settled."""
+    forbidden: tuple[int, ...] = ()
+    """What is never written."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig:
     """Two stacks of the same width; one vocabulary for both sides shares one table."""
 
+    family: str = "bertworks"
+    """Whose spelling the checkpoint has: `marian`, `bart`, or `bertworks` for our own."""
     encoder: TransformerConfig
     decoder: TransformerConfig
     shared_embeddings: bool = True
     output_bias: bool = True
+    target: TargetIds = field(default_factory=TargetIds)
+    pad_token_id: int = 0
+    source: tuple[tuple[str, object], ...] = ()
+    """Entries of the source's `config.json` that mean nothing to us and are written back as they were."""
 
     def __post_init__(self) -> None:
         if self.encoder.layer.hidden_size != self.decoder.layer.hidden_size:
@@ -62,18 +84,26 @@ class EncoderDecoder(nn.Module):
     def decode(
         self,
         target: Packed,
-        memory: Memory,
+        memory: Memory | None,
         *,
         rows: Rows | None = None,
         cache: KeyValueCache | None = None,
         attentions: bool = False,
     ) -> Hidden:
-        """The decoder's states for a target that is known so far; sequence i of `target` belongs to sequence i of `memory`."""
+        """The decoder's states for a target that is known so far; sequence i of `target` belongs to sequence i of `memory`.
+
+        A `cache` has kept the memory of the first step; later ones need none.
+        """
         return self.decoder(target, memory=memory, rows=rows, cache=cache, attentions=attentions)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """(V, H): the table of the target's token vectors."""
+        return self.decoder.embeddings.tokens.weight
 
     def project(self, hidden: Tensor) -> Tensor:
         """(Tt, H) -> logits (Tt, V)"""
-        return F.linear(hidden, self.decoder.embeddings.tokens.weight, self.output_bias)
+        return F.linear(hidden, self.output_weight, self.output_bias)
 
     def forward(self, source: Packed, target: Packed) -> Tensor:
         """Logits (Tt, V) for the token that follows each target position."""

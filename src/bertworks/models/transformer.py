@@ -20,7 +20,7 @@ from bertworks.nn.attention import Plan, make_plan
 from bertworks.nn.blocks import Block, Sight
 from bertworks.nn.cache import KeyValueCache
 from bertworks.nn.dropout import Dropout
-from bertworks.nn.packed import Layout, Packed, Rows
+from bertworks.nn.packed import Layout, Packed, Rows, Span
 from bertworks.nn.positions import RelativeBuckets, RelativeKeys, SinusoidalPositions, rotary_angles
 
 
@@ -77,7 +77,7 @@ class Embeddings(nn.Module):
             self.positions = nn.Embedding(positions.max_position_embeddings + positions.offset, size)
         elif positions.absolute == "sinusoidal":
             self.positions = SinusoidalPositions(
-                num_positions=positions.max_position_embeddings + positions.offset, size=size
+                num_positions=positions.max_position_embeddings + positions.offset, size=size, halves=positions.halves
             )
         self.segments = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
         self.tasks = nn.Embedding(config.task_vocab_size, size) if config.task_vocab_size else None
@@ -183,7 +183,10 @@ class Transformer(nn.Module):
         cache: KeyValueCache | None = None,
         attentions: bool = False,
     ) -> Hidden:
-        """Return the wanted `layers` (default: the last), at `rows` only where they are given."""
+        """Return the wanted `layers` (default: the last), at `rows` only where they are given.
+
+        A `cache` keeps the `memory` too: it is given in the first step and never looked at again.
+        """
         if cache is not None and self.config.layers_per_group > 1:
             raise ValueError("a cache needs one block per layer; this stack has groups of several")
         device = batch.input_ids.device
@@ -202,13 +205,19 @@ class Transformer(nn.Module):
         if 0 in wanted:
             hidden.layers[0] = x if rows is None else rows.take(x)
         memory_plan: Plan | None = None
+        kept_memory = cache is not None and cache.sources is not None
+        if cache is not None and memory is not None and not kept_memory:
+            cache.look_at(memory.layout, device)
         for layer in range(1, top + 1):
             is_top = layer == top
             asked = rows if is_top else None
             weights: list[Tensor] | None = [] if attentions else None
             cross_weights: list[Tensor] | None = [] if attentions else None
-            if memory is not None and (memory_plan is None or asked is not None):
-                memory_plan = make_plan((asked or batch).layout, memory.layout, device=device)
+            if memory_plan is None or asked is not None:
+                if cache is not None and kept_memory:
+                    memory_plan = _plan_of_kept_memory(cache, (asked or batch).layout)
+                elif memory is not None:
+                    memory_plan = make_plan((asked or batch).layout, memory.layout, device=device)
             path = self.blocks_of(layer)
             for index in path:
                 x = self.blocks[index](
@@ -218,7 +227,7 @@ class Transformer(nn.Module):
                     memory=None if memory is None else memory.hidden,
                     memory_plan=memory_plan,
                     cache=None if cache is None else cache.layers[layer - 1],
-                    cross_cache=None if cache is None else cache.cross_layers[layer - 1],
+                    cross_cache=None if cache is None else cache.memory_layers[layer - 1],
                     weights=weights,
                     cross_weights=cross_weights,
                 )
@@ -233,6 +242,14 @@ class Transformer(nn.Module):
         if cache is not None:
             cache.end(batch.layout)
         return hidden
+
+
+def _plan_of_kept_memory(cache: KeyValueCache, layout: Layout) -> Plan:
+    """The sequences that share a source are its queries together."""
+    assert cache.sources is not None
+    queries = cache.sharing * (layout.lengths[0] if layout.lengths else 0)
+    span = Span(cache.sources.num_sequences, 0, queries, 0, cache.longest_source)
+    return Plan((span,), (cache.source_mask,), (None,), (False,))
 
 
 class _Sights:
@@ -263,17 +280,18 @@ class _Sights:
     def _make(self, local: bool, rows: Rows | None) -> Sight:
         config, device = self.stack.config, self.places.device
         query_positions, key_positions = self.positions, self.positions
-        keys = self.layout
-        if self.cache is not None:
-            keys = self.cache.key_layout(self.layout)
-            if not self.cache.first_step:
-                key_positions = keys.positions(device)
-            elif rows is None:
-                query_positions = key_positions = None  # prompts start at 0
+        keys, causal = self.layout, config.causal
+        if self.cache is not None and not self.cache.first_step:
+            keys = Layout([self.cache.longest] * self.cache.num_sequences)
+            key_positions = None  # what is stored starts at 0
+            causal = causal and self.cache.column is None  # one token each, all at the end: nothing lies ahead
+        elif self.cache is not None and rows is None:
+            query_positions = key_positions = None  # prompts start at 0
         query_places = self.places if rows is None else rows.take(self.places)
         if rows is not None:
             query_positions = query_places
-            key_positions = self.places if key_positions is None else key_positions
+            if self.cache is None or self.cache.first_step:
+                key_positions = self.places if key_positions is None else key_positions
         query_angles = key_angles = None
         if config.positions.relative == "rotary":
             theta = config.positions.theta
@@ -288,7 +306,7 @@ class _Sights:
             keys,
             query_positions=query_positions,
             key_positions=key_positions,
-            causal=config.causal,
+            causal=causal,
             window=config.local_window if local else None,
             buckets=self.stack.buckets,
             with_distances=config.positions.relative in ("keys", "keys_queries"),

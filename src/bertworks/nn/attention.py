@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertworks.nn.cache import LayerCache
+from bertworks.nn.cache import LayerCache, MemoryLayer
 from bertworks.nn.dropout import drop
 from bertworks.nn.packed import Layout, Rows, Span, spans
 from bertworks.nn.positions import RelativeBuckets, RelativeKeys, rotate
@@ -180,21 +180,28 @@ class MultiHeadAttention(nn.Module):
         memory: Tensor | None = None,
         query_angles: tuple[Tensor, Tensor] | None = None,
         key_angles: tuple[Tensor, Tensor] | None = None,
-        cache: LayerCache | None = None,
+        cache: LayerCache | MemoryLayer | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """x (Tq, H) -> (Tq, H), or (R, H) at `rows` only.
 
         `memory` (Tk, H) is what cross-attention looks at. The angles turn queries and keys for rotary positions. `cache`
-        holds the keys and values of earlier steps. A list passed as `weights` receives one (n, N, Lq, Lk) tensor per span.
+        holds the keys and values of earlier steps, or of the memory. A list passed as `weights` receives one
+        (n, N, Lq, Lk) tensor per span.
         """
         queries, keys, values = self._project(x, rows, memory, cache)  # (Tq or R, N, D), (Tk, N, D), (Tk, N, D)
         if query_angles is not None:
             queries = rotate(queries, query_angles)
         if key_angles is not None:
             keys = rotate(keys, key_angles)
-        if cache is not None and not self.cross:
+        if isinstance(cache, LayerCache):
             keys, values = cache.extend(keys, values)
+        if keys.dim() == 4:  # out of a cache: one dense problem
+            (span,) = plan.spans
+            dense_queries = queries.view(span.count, span.query_length, self.num_heads, self.head_size).transpose(1, 2)
+            extra = (plan.biases[0], plan.distances[0], plan.causal[0])
+            context = self._attend(dense_queries, keys, values, *extra, weights)
+            return self.out(context.flatten(1))
         query_places = [(span.query_start, span.count, span.query_length) for span in plan.spans]
         key_places = [(span.key_start, span.count, span.key_length) for span in plan.spans]
         dense = zip(_dense(queries, query_places), _dense(keys, key_places), _dense(values, key_places), strict=True)
@@ -207,18 +214,19 @@ class MultiHeadAttention(nn.Module):
         return self.out(context.reshape(len(queries), self.num_heads * self.head_size))
 
     def _project(
-        self, x: Tensor, rows: Rows | None, memory: Tensor | None, cache: LayerCache | None
+        self, x: Tensor, rows: Rows | None, memory: Tensor | None, cache: LayerCache | MemoryLayer | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         heads = (self.num_heads, self.head_size)
         if self.cross:
             queries = self.query(x if rows is None else rows.take(x)).unflatten(-1, heads)
-            if cache is not None and cache.keys is not None and cache.values is not None:
+            if isinstance(cache, MemoryLayer) and cache.keys is not None and cache.values is not None:
                 return queries, cache.keys, cache.values
             if memory is None:
                 raise ValueError("cross-attention needs `memory`")
-            keys, values = self.key_value(memory).unflatten(-1, (2, *heads)).unbind(1)
-            if cache is not None:
-                cache.keys, cache.values = keys, values
+            both = self.key_value(memory).unflatten(-1, (2, *heads))  # (Tk, 2, N, D)
+            if isinstance(cache, MemoryLayer):
+                cache.keep(both)
+            keys, values = both.unbind(1)
             return queries, keys, values
         if rows is None:
             queries, keys, values = self.qkv(x).unflatten(-1, (3, *heads)).unbind(1)
@@ -271,10 +279,8 @@ def _dense(flat: Tensor, places: Sequence[tuple[int, int, int]]) -> list[Tensor]
     """The pieces of a flat (T, N, D) tensor at (start, count, length), in ascending order, each as (n, N, L, D).
 
     Views, no copies. The tensor is split once, not sliced piece by piece: the gradient of a slice is as large as the
-    whole, that of a split is its pieces joined. A cache comes as (n, L, N, D).
+    whole, that of a split is its pieces joined.
     """
-    if flat.dim() == 4:
-        return [flat.transpose(1, 2)] * len(places)
     sizes, wanted, end = [], [], 0
     for start, count, length in places:
         if start > end:  # sequences without queries

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bertworks.nn.activations import ACTIVATIONS, apply_in_place
 from bertworks.nn.attention import MultiHeadAttention, Plan
-from bertworks.nn.cache import LayerCache
+from bertworks.nn.cache import LayerCache, MemoryLayer
 from bertworks.nn.dropout import drop
 from bertworks.nn.packed import Rows
 from bertworks.nn.positions import RelativeKeys
@@ -115,7 +115,7 @@ class Block(nn.Module):
         memory: Tensor | None = None,
         memory_plan: Plan | None = None,
         cache: LayerCache | None = None,
-        cross_cache: LayerCache | None = None,
+        cross_cache: MemoryLayer | None = None,
         weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:

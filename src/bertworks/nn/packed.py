@@ -98,6 +98,10 @@ class Span:
 
 def spans(queries: Layout, keys: Layout) -> tuple[Span, ...]:
     """Cut two layouts with the same sequences into runs of neighbours of equal shape; empty queries are left out."""
+    if len(set(queries.lengths)) == len(set(keys.lengths)) == 1 and queries.lengths[0] > 0:  # every step of decoding
+        if queries.num_sequences != keys.num_sequences:
+            raise ValueError(f"{queries.num_sequences} sequences cannot look at {keys.num_sequences}")
+        return (Span(queries.num_sequences, 0, queries.lengths[0], 0, keys.lengths[0]),)
     found: list[Span] = []
     shapes = zip(queries.lengths, keys.lengths, queries.starts, keys.starts, strict=True)
     for query_length, key_length, query_start, key_start in shapes:
@@ -134,6 +138,19 @@ def mean_per_sequence(flat: Tensor, layout: Layout) -> Tensor:
 def max_per_sequence(flat: Tensor, layout: Layout) -> Tensor:
     """(T, H) -> (B, H): the largest value over each sequence's tokens, per column."""
     return per_sequence(flat, layout, lambda dense: dense.amax(dim=1))
+
+
+def shifted(flat: Tensor, layout: Layout, by: int) -> Tensor:
+    """(T, H) -> (T, H): each token gets the row of the token `by` places before it (after it, where `by` is negative).
+
+    Where its sequence has no such token, the row is zeros.
+    """
+    if by == 0 or layout.total == 0:
+        return flat
+    places = layout.positions(flat.device) - by  # (T,), within the sequence
+    lengths = torch.repeat_interleave(layout._lengths, layout._lengths).to(flat.device)
+    inside = (places >= 0) & (places < lengths)
+    return flat.roll(by, dims=0) * inside[:, None].to(flat.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,13 +22,18 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
-def sinusoids(num_positions: int, size: int) -> Tensor:
-    """(num_positions, size): sine in the even columns, cosine in the odd ones, wavelengths 2π … 10000·2π."""
+def sinusoids(num_positions: int, size: int, halves: bool = False) -> Tensor:
+    """(num_positions, size): sine in the even columns, cosine in the odd ones, wavelengths 2π … 10000·2π.
+
+    With `halves` the same columns in another order: all sines, then all cosines.
+    """
     place = torch.arange(num_positions, dtype=torch.float64)[:, None]
     rate = torch.exp(torch.arange(0, size, 2, dtype=torch.float64) * (-math.log(10000.0) / size))  # (ceil(size/2),)
     table = torch.zeros(num_positions, size, dtype=torch.float64)
     table[:, 0::2] = torch.sin(place * rate)
     table[:, 1::2] = torch.cos(place * rate[: size // 2])
+    if halves:
+        table = torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
     return table.float()
 
 
@@ -37,17 +42,18 @@ class SinusoidalPositions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, *, num_positions: int, size: int) -> None:
+    def __init__(self, *, num_positions: int, size: int, halves: bool = False) -> None:
         super().__init__()
         self.size = size
-        self.register_buffer("table", sinusoids(num_positions, size), persistent=False)
+        self.halves = halves
+        self.register_buffer("table", sinusoids(num_positions, size, halves), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
         """positions (T,) -> (T, size)"""
         if self.table.is_meta or (positions.numel() and int(positions.max()) >= len(self.table)):
             needed = max(int(positions.max()) + 1, 2 * len(self.table) if not self.table.is_meta else 0)
             dtype = torch.get_default_dtype() if self.table.is_meta else self.table.dtype
-            self.table = sinusoids(needed, self.size).to(positions.device, dtype)
+            self.table = sinusoids(needed, self.size, self.halves).to(positions.device, dtype)
         return self.table[positions]
 
 

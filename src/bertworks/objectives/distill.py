@@ -57,7 +57,7 @@ class Teacher:
 
     def check(self, student: Model) -> None:
         """Refuse a student that reads other tokens than the teacher."""
-        ours, theirs = (model.config.body.embeddings.vocab_size for model in (student, self.model))
+        ours, theirs = (model.config.transformer.embeddings.vocab_size for model in (student, self.model))
         if ours != theirs:
             raise ModelError(f"the student has {ours} tokens and the teacher {theirs}; they must share a tokenizer")
 

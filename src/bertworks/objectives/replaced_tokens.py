@@ -56,7 +56,7 @@ class GeneratorAndDiscriminator(nn.Module):
 
 def _tables(model: Model) -> dict[str, object]:
     """What two models must agree in to share their embedding tables."""
-    body = model.config.body
+    body = model.config.transformer
     return {
         "the width of the embeddings": body.embedding_size,
         "vocab_size": body.embeddings.vocab_size,

@@ -17,13 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertworks.data.pretraining.masking import Masker
+from bertworks.data.pretraining.pairs import KINDS
 from bertworks.data.pretraining.sequences import Sequences
 from bertworks.errors import DataError, ModelError, choice
 from bertworks.models.model import Model
 from bertworks.objectives.base import Batch, Loss, pack
 from bertworks.objectives.vocabulary import output_of, vocabulary_loss
-
-KINDS = ("nsp", "sop")
 
 
 class MaskedLMWithPairs:

@@ -11,10 +11,13 @@ so the gradients of features, matrix and bias are made in the *forward* pass, in
 pass only multiplies them by the number that comes in. That works because the loss is a sum that is scaled afterwards and
 nothing else. The number of matrix products is the same as in the usual way.
 
-What the loss is, a *rule* says: from a chunk's logits it makes their loss and its gradient. `_Targets` are tokens, `_Softened`
-is another model's distribution.
+What the loss is, a *rule* says: from a chunk's logits it makes their loss and its gradient. `_Targets` are tokens, `_Sampled`
+are tokens among a part of the vocabulary, `_Softened` is another model's distribution.
 
-Left out: label smoothing, ignored targets (rows without a target are never computed at all), second derivatives.
+With label smoothing ε (Szegedy et al. 2016) the target is 1 − ε of the one-hot and ε spread evenly over the vocabulary, and so
+the loss is  log Σ exp(logits) − (1 − ε) logits[target] − ε mean(logits)  and its gradient less by ε / V everywhere.
+
+Left out: ignored targets (rows without a target are never computed at all), second derivatives.
 
 Legend: R rows, C rows of a chunk, E features, V vocabulary.
 """
@@ -86,21 +89,34 @@ def output_of(model: Model, task: str, hidden: Tensor) -> Output:
 # -- the losses --------------------------------------------------------------------------------------------------------
 
 
-def vocabulary_loss(output: Output, targets: Tensor) -> Loss:
+def vocabulary_loss(output: Output, targets: Tensor, *, label_smoothing: float = 0.0) -> Loss:
     """Cross entropy against target tokens (R,)."""
-    return vocabulary_loss_and_samples(output, targets, None)[0]
+    return vocabulary_loss_and_samples(output, targets, None, label_smoothing=label_smoothing)[0]
 
 
-def vocabulary_loss_and_samples(output: Output, targets: Tensor, uniform: Tensor | None) -> tuple[Loss, Tensor]:
+def vocabulary_loss_and_samples(
+    output: Output, targets: Tensor, uniform: Tensor | None, *, label_smoothing: float = 0.0
+) -> tuple[Loss, Tensor]:
     """The same, and for each row a token drawn from what is predicted there.
 
     uniform: (R,) fp32 in [0, 1), which decides the draws: the first token at which the cumulative probability exceeds it;
              None draws nothing
     """
     output = output.cast()
-    rule = _Targets(targets, uniform, narrow=output.features.dtype != torch.float32)
+    rule = _Targets(targets, uniform, narrow=output.features.dtype != torch.float32, smoothing=label_smoothing)
     total = _chunked(output, rule)
     return Loss(sum=total, count=len(targets), correct=rule.correct), rule.sampled
+
+
+def sampled_vocabulary_loss(output: Output, targets: Tensor, offsets: Tensor) -> Loss:
+    """Cross entropy against targets (R,), with the softmax over a part of the vocabulary, which `output` holds alone.
+
+    offsets: (V,) what is added to each logit, except to that of a row's own target: 0, minus the logarithm of the
+             probability with which a token came into the sample, or -inf for a token that is there for its own rows only
+    """
+    output = output.cast()
+    rule = _Sampled(targets, offsets, narrow=output.features.dtype != torch.float32)
+    return Loss(sum=_chunked(output, rule), count=len(targets))
 
 
 def soft_vocabulary_loss(output: Output, teacher: Output, temperature: float) -> Loss:
@@ -113,8 +129,9 @@ def soft_vocabulary_loss(output: Output, teacher: Output, temperature: float) ->
 class _Targets:
     """Cross entropy against tokens; counts the right answers, and draws samples."""
 
-    def __init__(self, targets: Tensor, uniform: Tensor | None, *, narrow: bool) -> None:
+    def __init__(self, targets: Tensor, uniform: Tensor | None, *, narrow: bool, smoothing: float) -> None:
         self.targets = targets
+        self.smoothing = smoothing
         self.uniform = uniform
         self.narrow = narrow
         self.correct = targets.new_zeros(())
@@ -128,13 +145,28 @@ class _Targets:
             self.correct += (logits.argmax(dim=-1, keepdim=True) == target).sum()
         else:  # quicker
             self.correct += (wanted >= highest).sum()
+        if self.smoothing:
+            wanted = torch.lerp(wanted, logits.mean(dim=-1, keepdim=True), self.smoothing)  # (C, 1)
         exponentials = logits.sub_(highest).exp_()  # (C, V)
         total = exponentials.sum(dim=-1, keepdim=True)  # (C, 1)
         if self.uniform is not None:
             self.sampled[part] = _draw(exponentials, self.uniform[part])
         loss = (total.log() + highest - wanted).sum()
-        error = exponentials.div_(total).scatter_add_(1, target, torch.full_like(total, -1.0))  # (C, V)
-        return loss, error
+        error = exponentials.div_(total).scatter_add_(1, target, torch.full_like(total, self.smoothing - 1.0))  # (C, V)
+        return loss, error.sub_(self.smoothing / error.shape[1]) if self.smoothing else error
+
+
+class _Sampled(_Targets):
+    """The same over a sample, whose sum of exponentials is on average that of the whole vocabulary."""
+
+    def __init__(self, targets: Tensor, offsets: Tensor, *, narrow: bool) -> None:
+        super().__init__(targets, None, narrow=narrow, smoothing=0.0)
+        self.offsets = offsets
+
+    def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        target = self.targets[part, None]  # (C, 1)
+        wanted = logits.gather(1, target)
+        return super().__call__(logits.add_(self.offsets).scatter_(1, target, wanted), part)
 
 
 class _Softened:

@@ -31,7 +31,7 @@ def for_examples(
     The `options` are the task's own; its class says which.
     """
     errors.choice(name, NAMES, "task")  # by its full name: `choice` is a module of this package
-    return cast("Task[Any, Any]", _class_of(name).for_examples(name, examples, dev=dev, **options))
+    return cast("Task[Any, Any]", _class_of(name, "inputs" in options).for_examples(name, examples, dev=dev, **options))
 
 
 def from_settings(settings: Mapping[str, Any]) -> Task[Any, Any]:
@@ -39,11 +39,22 @@ def from_settings(settings: Mapping[str, Any]) -> Task[Any, Any]:
     name = settings.get("task")
     if name not in NAMES:
         raise errors.ConfigError(f"the settings of a task name the task {name!r}; known: {', '.join(NAMES)}")
-    return cast("Task[Any, Any]", _class_of(name).from_settings(settings))
+    return cast("Task[Any, Any]", _class_of(name, "inputs" in settings).from_settings(settings))
 
 
-def _class_of(name: str) -> Any:
-    """A task's class, which has the class methods `for_examples(name, examples, dev=None, **options)` and `from_settings`."""
+def _class_of(name: str, words: bool) -> Any:
+    """A task's class, which has the class methods `for_examples(name, examples, dev=None, **options)` and `from_settings`.
+
+    words: the one for a stack over words, whose settings and options say what such a stack reads ("inputs")
+    """
+    if words and name == "classify":
+        from bertworks.tasks.word_classification import WordClassification
+
+        return WordClassification
+    if words and name == "tag":
+        from bertworks.tasks.word_tagging import WordTagging
+
+        return WordTagging
     if name in ("classify", "pair"):
         from bertworks.tasks.classification import Classification
 

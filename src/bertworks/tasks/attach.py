@@ -9,8 +9,8 @@ GPT (Radford et al. 2018, section 3.3 and figure 1) reads a task as one run of t
     one text    start text extract                    a pair, an option    start text delimiter text extract
 
 The hidden state at "extract", which has seen everything, goes into the head. The marks become part of the tokenizer's
-template and get rows in the token table. Left out: the paper's auxiliary language-modelling loss, and its reading of
-symmetric pairs in both orders.
+template and get rows in the token table. Recurrent models are given the same marks. Left out: the paper's auxiliary
+language-modelling loss, and its reading of symmetric pairs in both orders.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ from bertworks.errors import ModelError
 from bertworks.hub.checkpoint import OWN
 from bertworks.hub.families import has_head
 from bertworks.hub.tables import MULTI_LABEL
+from bertworks.models.config import RecurrentConfig, TransformerConfig
 from bertworks.models.model import Model
+from bertworks.models.word_config import WordStackConfig
 from bertworks.tasks.base import Task
 from bertworks.tasks.classification import Classification
+from bertworks.tasks.word_tagging import WordTagging
 from bertworks.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -44,14 +47,19 @@ MARKS = {"bos": "<|start|>", "sep": "<|delimiter|>", "cls": "<|extract|>", "pad"
 def attach(task: Task[Any, Any], model: Model, tokenizer: Tokenizer) -> Tokenizer:
     """Change `model` so that it can be trained for `task`; returns the tokenizer to use with it from here on."""
     head = task.head(model)
-    if model.config.body.causal:
+    if isinstance(model.config.body, WordStackConfig):
+        more = task.more_heads(model) if isinstance(task, WordTagging) else ()
+        model.set_heads(())
+        model.set_heads([*([] if head is None else [head]), *more], task.labels)
+        return tokenizer
+    if model.config.body.causal or isinstance(model.config.body, RecurrentConfig):
         tokenizer = _marked(model, tokenizer)
     _check_segments(model, tokenizer)
-    if head is not None and model.config.family != OWN and not has_head(model.config, head.task):
+    if head is not None and model.config.family != OWN and (head.crf or not has_head(model.config, head.task)):
         logger.warning(
             "the family %s has no head for %r: the model will be saved in our own format, which transformers does not open",
             model.config.family,
-            head.task,
+            f"{head.task} with a CRF" if head.crf else head.task,
         )
         model.config = replace(model.config, family=OWN)
     same_meaning = model.config.labels == task.labels and not (head and head.task == "regress")
@@ -70,6 +78,8 @@ def attach(task: Task[Any, Any], model: Model, tokenizer: Tokenizer) -> Tokenize
 
 
 def _check_segments(model: Model, tokenizer: Tokenizer) -> None:
+    if not isinstance(model.config.body, TransformerConfig):
+        return  # no others have segments
     table = model.config.body.embeddings.type_vocab_size
     pair = tokenizer.template.pair
     highest = max((*pair.prefix.segments, *pair.middle.segments, *pair.suffix.segments, *pair.segments))
@@ -103,14 +113,16 @@ def _marked(model: Model, tokenizer: Tokenizer) -> Tokenizer:
 
 def _grow_table(model: Model, vocab_size: int) -> None:
     """Rows for new tokens at the end of the token table, drawn as all were in the beginning."""
+    config = model.config.body
+    assert isinstance(config, TransformerConfig | RecurrentConfig)
     old = model.body.embeddings.tokens
     if vocab_size <= old.num_embeddings:
         return
     weight = torch.empty(vocab_size, old.embedding_dim, dtype=old.weight.dtype, device=old.weight.device)
     with torch.no_grad():
-        weight.normal_(std=model.config.body.initializer_range)
+        weight.normal_(std=config.initializer_range)
         weight[: old.num_embeddings] = old.weight
     model.body.embeddings.tokens = nn.Embedding.from_pretrained(weight, freeze=False)
-    body = replace(model.config.body, embeddings=replace(model.config.body.embeddings, vocab_size=vocab_size))
+    body = replace(config, embeddings=replace(config.embeddings, vocab_size=vocab_size))
     model.config, model.body.config = replace(model.config, body=body), body
     model.set_heads([head for head in model.config.heads if head.task not in ("lm", "mlm")], model.config.labels)

@@ -48,6 +48,8 @@ SAME = 1e-6
 """Cosines nearer than this are equal: the same text, computed beside other texts."""
 ROWS_AT_ONCE = 1024
 
+NO_LABELS = " (an embedding model gives no labels; fine-tune it first: bertworks finetune classify --train FILE -o DIR)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Similarity:
@@ -142,7 +144,9 @@ class Similarity:
         scored = examples[0].score is not None
         for example in examples:
             if len(example.texts) < 2:
-                raise data_error(example, "this example has one text; two are needed to measure a similarity")
+                raise data_error(
+                    example, f"this example has one text; two are needed to measure a similarity{NO_LABELS}"
+                )
             if (example.score is not None) != scored:
                 raise data_error(example, "some examples have a score and some have none; give all or none")
 
@@ -253,7 +257,7 @@ class Similarity:
             return []
         for example in examples:
             if len(example.texts) < 2:
-                raise data_error(example, "this example has one text; a similarity needs two")
+                raise data_error(example, f"this example has one text; a similarity needs two{NO_LABELS}")
         unit_vectors = [_unit_length(vectors) for vectors in outputs]
         anchors = np.stack([vectors[0] for vectors in unit_vectors])  # (U, H)
         positives = np.stack([vectors[1] for vectors in unit_vectors])

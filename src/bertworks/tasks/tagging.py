@@ -8,7 +8,9 @@ A long text is cut into windows that overlap. Each word is read in the one windo
 sides (`bertworks.text.windows`), in training and in prediction; no word is left out.
 
 Tags that stand for spans are learned and predicted in BIO (`bertworks.tasks.tags`); spans are given as characters of the
-original text. Each word's tag is the likeliest by itself, as in `transformers`. Left out: a CRF over the tags.
+original text. Each word's tag is the likeliest by itself, as in `transformers`; or, with a CRF over the tags
+(`bertworks.nn.crf`), the tags of a window are the likeliest path among those that BIO allows, and a word's probability is
+its tag's marginal one.
 
 Legend: U units, W words read, C tags, R words read in one batch.
 """
@@ -16,7 +18,7 @@ Legend: U units, W words read, C tags, R words read in one batch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any, Self
 
@@ -24,6 +26,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bertworks.data.labelled.examples import TaggedExample
 from bertworks.data.pretraining.flat import ranges
@@ -31,12 +34,13 @@ from bertworks.errors import ConfigError, DataError, did_you_mean
 from bertworks.hub.families import new_head
 from bertworks.models.config import HeadConfig
 from bertworks.models.model import Model
+from bertworks.nn.crf import AllowedTags
 from bertworks.objectives.base import Batch, Loss
 from bertworks.tasks.base import Chosen, Decision, TaskName, Units
 from bertworks.tasks.metrics import classification, entities
 from bertworks.tasks.metrics.calibration import fit_temperature, softmax
 from bertworks.tasks.predictions import SpanPrediction, TagPrediction
-from bertworks.tasks.tags import Scheme, is_readable, labels_of, recognise, spans_of, to_bio
+from bertworks.tasks.tags import Scheme, is_readable, labels_of, recognise, scheme_of_labels, spans_of, to_bio
 from bertworks.tasks.units import Runs, frame_texts, pack_units, room_for, split_by, units_of
 from bertworks.tasks.words import joined
 from bertworks.text.tokenizer import Tokenizer
@@ -53,6 +57,8 @@ class Tagging:
     """How the examples' tags are written; predictions are BIO, or plain."""
     overlap: int = 64
     """Tokens that neighbouring windows of a long text share; less where the window is small."""
+    crf: bool = False
+    """Tags are chosen together, by scores of their neighbourhoods too."""
 
     @classmethod
     def for_examples(
@@ -63,6 +69,7 @@ class Tagging:
         dev: Sequence[TaggedExample] | None = None,
         scheme: Scheme | None = None,
         overlap: int = 64,
+        crf: bool = False,
     ) -> Self:
         """The labels are the training examples'; the scheme, too, unless it is said."""
         tags = [_known_tags(example) for example in examples]
@@ -72,7 +79,7 @@ class Tagging:
         labels = labels_of(tags, scheme)
         if not labels:
             raise ConfigError("there is not a single tagged word among the training examples")
-        return cls(labels=labels, scheme=scheme, overlap=overlap)
+        return cls(labels=labels, scheme=scheme, overlap=overlap, crf=crf)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
@@ -100,7 +107,7 @@ class Tagging:
         return {"tag": 1.0}
 
     def head(self, model: Model) -> HeadConfig:
-        return new_head(model.config, "tag", len(self.labels))
+        return replace(new_head(model.config, "tag", len(self.labels)), crf=self.crf)
 
     def finish(self, model: Model) -> Self:
         return self
@@ -175,6 +182,10 @@ class Tagging:
         assert isinstance(module, Model)
         targets = batch.tensors["targets"]  # (R,)
         logits = module.logits(batch.packed, "tag", rows=batch.rows).float()  # (R, C)
+        crf = module.head("tag").crf
+        if crf is not None:
+            assert batch.rows is not None
+            return {"tag": Loss(sum=-crf.log_likelihood(logits, targets, batch.rows.layout).sum(), count=len(targets))}
         return {
             "tag": Loss(
                 sum=F.cross_entropy(logits, targets, reduction="sum"),
@@ -186,16 +197,30 @@ class Tagging:
     # -- after the model -----------------------------------------------------------------------------------------------
 
     def outputs(self, model: Model, batch: Batch) -> list[NDArray[np.float32]]:
-        """Per unit (words read in it, C): logits."""
+        """Per unit (words read in it, C): logits. With a CRF (words read in it, C + 1): the logarithms of the words'
+        marginal probabilities, and the number of the tag on the best path."""
+        assert batch.rows is not None
+        layout = batch.rows.layout
+        scores = model.logits(batch.packed, "tag", rows=batch.rows).float()  # (R, C)
+        crf = model.head("tag").crf
+        if crf is not None:
+            paths = crf.decode(scores, layout, _allowed(self.labels) if self.scheme != "plain" else None)
+            best = scores.new_tensor([number for path in paths for number in path])[:, None]  # (R, 1)
+            scores = torch.cat([_log(crf.marginals(scores, layout)), best], dim=1)
+        return split_by(scores.cpu().numpy(), layout.lengths)
+
+    def probabilities(self, model: Model, batch: Batch) -> Tensor:
+        """(R, C): how likely each tag is for each word, not calibrated."""
         assert batch.rows is not None
         logits = model.logits(batch.packed, "tag", rows=batch.rows).float()
-        return split_by(logits.cpu().numpy(), batch.rows.layout.lengths)
+        crf = model.head("tag").crf
+        return logits.softmax(dim=1) if crf is None else crf.marginals(logits, batch.rows.layout)
 
     def decide(
         self, examples: Sequence[TaggedExample], units: Units, outputs: Sequence[NDArray[np.float32]]
     ) -> dict[str, Any]:
         """`temperature`: of the probabilities of all words' tags."""
-        return {"temperature": fit_temperature(self._logits(outputs), self._targets(examples))}
+        return {"temperature": fit_temperature(self._scores(outputs)[0], self._targets(examples))}
 
     def decode(
         self,
@@ -204,22 +229,32 @@ class Tagging:
         outputs: Sequence[NDArray[np.float32]],
         decision: Decision,
     ) -> list[TagPrediction]:
-        logits = self._logits(outputs)  # (W, C): units come by example and window, words in order
-        numbers = logits.argmax(axis=1)
-        likely = softmax(logits, float(decision.get("temperature", 1.0))).max(axis=1, initial=0.0).tolist()
+        scores, numbers = self._scores(outputs)  # units come by example and window, words in order
+        probabilities = softmax(scores, float(decision.get("temperature", 1.0)))
+        likely = np.take_along_axis(probabilities, numbers[:, None], axis=1)[:, 0].tolist()
         tags = [self.labels[number] for number in numbers.tolist()]
-        predictions, first = [], 0
+        predictions, first, written = [], 0, self.written
         for example in examples:
             stop = first + len(example.words)
-            predictions.append(self._prediction(example, tuple(tags[first:stop]), tuple(likely[first:stop])))
+            predictions.append(self._prediction(example, tuple(tags[first:stop]), tuple(likely[first:stop]), written))
             first = stop
         return predictions
 
-    def _logits(self, outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-        return np.concatenate([np.zeros((0, len(self.labels)), np.float32), *outputs])
+    def _scores(self, outputs: Sequence[NDArray[np.float32]]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """(W, C): every word's scores; (W,): the number of its tag."""
+        count = len(self.labels)
+        flat = np.concatenate([np.zeros((0, count + self.crf), np.float32), *outputs])
+        return flat[:, :count], flat[:, count].astype(np.int64) if self.crf else flat.argmax(axis=1)
 
-    def _prediction(self, example: TaggedExample, tags: tuple[str, ...], likely: tuple[float, ...]) -> TagPrediction:
-        found = spans_of(tags, "plain" if self.scheme == "plain" else "bio")
+    @property
+    def written(self) -> Scheme:
+        """How the labels, and so the predictions, are written: BIO of models that were trained here, or plain."""
+        return "plain" if self.scheme == "plain" else scheme_of_labels(self.labels)
+
+    def _prediction(
+        self, example: TaggedExample, tags: tuple[str, ...], likely: tuple[float, ...], written: Scheme
+    ) -> TagPrediction:
+        found = spans_of(tags, written)
         spans: list[SpanPrediction] = []
         if found:
             text, offsets = joined(example.words)
@@ -234,16 +269,20 @@ class Tagging:
     def measure(self, examples: Sequence[TaggedExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
         """Spans: seqeval's `precision`, `recall`, `f1` and the words' `accuracy`; plain: `accuracy`, `f1_macro`."""
         true = [to_bio(_known_tags(example), self.scheme) for example in examples]
-        names = sorted({tag for tags in true for tag in tags} | set(self.labels))
+        written = self.written
+        said = [prediction.tags for prediction in predictions]
+        if written not in ("bio", "plain"):  # another's labels, in the spelling of the truth
+            said = [to_bio(tags, written) for tags in said]
+        names = sorted({tag for tags in (*true, *said) for tag in tags} | set(self.labels))
         numbers = {name: number for number, name in enumerate(names)}
         truth = np.fromiter((numbers[tag] for tags in true for tag in tags), np.int64)
-        guess = np.fromiter((numbers[tag] for prediction in predictions for tag in prediction.tags), np.int64)
+        guess = np.fromiter((numbers[tag] for tags in said for tag in tags), np.int64)
         accuracy = classification.accuracy(truth, guess)
         if self.scheme == "plain":
             macro = classification.per_label(truth, guess, len(names)).macro_f1
             return {"accuracy": accuracy, "f1_macro": macro}
         overall = entities.score(
-            [spans_of(tags, "bio") for tags in true], [spans_of(prediction.tags, "bio") for prediction in predictions]
+            [spans_of(tags, "bio") for tags in true], [spans_of(tags, "bio") for tags in said]
         ).overall
         return {
             "f1": overall.f1,
@@ -251,6 +290,18 @@ class Tagging:
             "recall": overall.recall,
             "accuracy": accuracy,
         }
+
+
+def _allowed(labels: Sequence[str]) -> AllowedTags:
+    """What BIO allows: an I-X continues a B-X or an I-X."""
+    inside = [label[2:] if label.startswith("I-") else None for label in labels]
+    starts = torch.tensor([name is None for name in inside])
+    follows = [[name is None or before[2:] == name for name in inside] for before in labels]
+    return AllowedTags(torch.tensor(follows), starts, torch.ones_like(starts))
+
+
+def _log(probabilities: Tensor) -> Tensor:
+    return probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
 
 def class_token_is_last(tokenizer: Tokenizer) -> bool:

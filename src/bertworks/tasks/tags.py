@@ -105,6 +105,20 @@ def labels_of(sequences: Iterable[Sequence[str]], scheme: Scheme) -> tuple[str, 
     return ("O", *(f"{place}-{label}" for label in found for place in "BI"))
 
 
+def scheme_of_labels(labels: Sequence[str]) -> Scheme:
+    """How the labels that a model tells apart are written: one that was trained elsewhere may have any of the schemes."""
+    marked = [label for label in labels if label not in OUTSIDE]
+    if not marked or len(marked) == len(labels) or _is_alphabet(Counter(labels)):
+        return "plain"
+    if not all(_is_marked(label) for label in marked):
+        return "io"
+    parts = {_parts(label, "bio") for label in marked}
+    if {place for place, _ in parts} & {"E", "S"}:
+        return "iobes"
+    begun = {label for place, label in parts if place == "B"}
+    return "bio" if begun == {label for _, label in parts} else "iob1"
+
+
 def is_readable(tag: str, scheme: Scheme) -> bool:
     """Whether a tag can be a tag of the scheme at all."""
     return scheme in ("plain", "io") or tag in OUTSIDE or _is_marked(tag)

@@ -5,7 +5,9 @@ relatives; MPNet spells its special tokens differently), `vocab.json` + `merges.
 byte-level (GPT-2, RoBERTa) or OpenAI GPT's, which marks word ends with `</w>` and splits words as BERT does.
 `tokenizer_config.json` adds switches and the names of special tokens.
 
-Left out: sentencepiece models without a `tokenizer.json`, and vocabularies that need a morphological analyser (BERT
+A translation model of Marian's has `source.spm`, `target.spm` and `vocab.json` (`sentencepiece`).
+
+Left out: other sentencepiece models without a `tokenizer.json`, and vocabularies that need a morphological analyser (BERT
 Japanese).
 """
 
@@ -20,6 +22,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bertworks.errors import TokenizerError
+from bertworks.text.sentencepiece import marian_tokenizer
 from bertworks.text.specials import Specials, find_specials, spelling
 
 Json = dict[str, Any]
@@ -58,8 +61,8 @@ class Source:
     special_tokens_map: Json = field(default_factory=dict)
 
 
-def read_source(directory: str | Path) -> Source:
-    """Read the tokenizer of a model directory."""
+def read_source(directory: str | Path, side: str = "source") -> Source:
+    """Read the tokenizer of a model directory; `side` matters where source and target of a translation have their own."""
     folder = Path(directory)
     if not folder.is_dir():
         raise TokenizerError(f"{folder}: no such directory; give a model directory that holds a tokenizer.json")
@@ -72,6 +75,8 @@ def read_source(directory: str | Path) -> Source:
     if has["tokenizer.json"]:
         backend = _from_tokenizer_json(folder / "tokenizer.json", config)
         return Source(backend, config, special_tokens_map)
+    if has_sides(folder):
+        return Source(marian_tokenizer(folder, side), config, special_tokens_map)
     class_name, model_type = _declared(folder, config)
     if has["vocab.txt"]:
         if class_name in NOT_WORDPIECE or has["bpe.codes"]:
@@ -86,6 +91,12 @@ def read_source(directory: str | Path) -> Source:
         raise TokenizerError(_nothing_found(folder, has))
     _add_extra_tokens(backend, folder, config)
     return Source(backend, config, special_tokens_map)
+
+
+def has_sides(directory: str | Path) -> bool:
+    """Whether source and target have tokenizers of their own."""
+    folder = Path(directory)
+    return (folder / "source.spm").is_file() and not (folder / "tokenizer.json").is_file()
 
 
 def read_json(path: Path) -> Json:

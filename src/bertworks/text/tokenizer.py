@@ -65,9 +65,12 @@ class Tokenizer:
         self._fast_path: str | None = None  # None until the fast path was looked for
 
     @classmethod
-    def from_directory(cls, directory: str | Path) -> Tokenizer:
-        """Read the tokenizer of a model directory: tokenizer.json, vocab.txt, or vocab.json with merges.txt."""
-        source = read_source(directory)
+    def from_directory(cls, directory: str | Path, side: str = "source") -> Tokenizer:
+        """Read the tokenizer of a model directory: tokenizer.json, vocab.txt, or vocab.json with merges.txt or .spm files.
+
+        side: `source` or `target`, for a translation model whose two languages have tokenizers of their own
+        """
+        source = read_source(directory, side)
         return cls(source.backend, config=source.config, special_tokens_map=source.special_tokens_map)
 
     def __repr__(self) -> str:
@@ -241,6 +244,8 @@ class Tokenizer:
         ]
 
     def _wrap(self, first: Encoding, second: Encoding | None = None, *, special: bool) -> Encoding:
+        if second is None and not special and self.template.single.segments == (0,):
+            return first  # nothing stands around it, and it is in segment 0 already
         template = self.template if special else self._bare_template
         return template.wrap_encoding(first, second)
 

@@ -12,17 +12,20 @@ al. 2018, section 3). A gated feed-forward network has three matrices instead of
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from bertworks.errors import ConfigError, choice
 from bertworks.hub.families import FAMILIES
 from bertworks.hub.tables import write_value
-from bertworks.models.config import ModelConfig, Task, TransformerConfig
+from bertworks.models.config import ModelConfig, RecurrentConfig, Task, TransformerConfig
+from bertworks.models.elmo_config import BiLMConfig
 from bertworks.text.tokenizer import Tokenizer
+from bertworks.train.bilm import BILMS, BiLMSection
+from bertworks.train.recurrent import CELLS, RecurrentSection, parse_shape, recurrent_config
 
 NEW_FAMILIES = ("bert", "roberta", "albert", "electra", "ernie", "distilbert", "mpnet", "modernbert", "gpt2")
-"""The families of which a recipe can make a new model."""
+"""The families of Hugging Face's of which a recipe can make a new model; it can make one of `CELLS` and `BILMS` as well."""
 
 
 HALF = "half"
@@ -74,12 +77,14 @@ class ModelSection:
     family: str = "bert"
     """Whose `config.json` the result has, and so what else the stack is: see docs/architecture.md."""
     size: str = "small"
-    """tiny, mini, small, medium, base, large, LAYERSxWIDTHxHEADS; or half: as the teacher, half as deep."""
+    """tiny, mini, small, medium, base, large, LAYERSxWIDTHxHEADS (LAYERSxWIDTH for rnn, lstm, gru, elmo, charlm);
+    or half: as the teacher, half as deep."""
     intermediate_size: int | None = None
     """Width of the feed-forward network; None = 4 x width, or 8/3 x width where it is gated."""
     max_position_embeddings: int = 512
     embedding_size: int | None = None
-    """Width of the token table where it is narrower than the stack (ALBERT, ELECTRA)."""
+    """Width of the token table where it is narrower than the stack (ALBERT, ELECTRA, rnn, lstm, gru); charlm: of its
+    characters'."""
     num_hidden_groups: int = 1
     """ALBERT: how many distinct sets of weights the layers share."""
     type_vocab_size: int | None = None
@@ -96,13 +101,17 @@ class ModelSection:
     """modernbert: base of the rotary angles; ModernBERT's 160000 is made for sequences of 8192."""
     generator_factor: float = 0.25
     """ELECTRA: how wide the generator is, as a share of the discriminator."""
+    recurrent: RecurrentSection = field(default_factory=RecurrentSection)
+    bilm: BiLMSection = field(default_factory=BiLMSection)
 
     def __post_init__(self) -> None:
         try:
-            choice(self.family, NEW_FAMILIES, "family")
+            choice(self.family, (*NEW_FAMILIES, *CELLS, *BILMS), "family")
         except Exception as error:
             raise ConfigError(f"model.family: {error}") from None
-        if self.size != HALF:
+        if self.family in (*CELLS, *BILMS):
+            parse_shape(self.size)
+        elif self.size != HALF:
             parse_size(self.size)
         if not 0.0 < self.generator_factor <= 1.0:
             raise ConfigError(f"model.generator_factor is {self.generator_factor}; it must be above 0 and at most 1")
@@ -115,7 +124,20 @@ def feed_forward_size(width: int, *, gated: bool) -> int:
 
 def new_config(section: ModelSection, tokenizer: Tokenizer, tasks: tuple[Task, ...]) -> ModelConfig:
     """The configuration of a new model with a head for each of `tasks`."""
+    if section.family in CELLS:
+        return recurrent_config(section, tokenizer, tasks)
     return _with_heads(section.family, _entries(section, parse_size(section.size), tokenizer), tasks)
+
+
+def section_of(config: ModelConfig, section: ModelSection) -> ModelSection:
+    """What a model is that was not made from `section`, as far as a section can say it."""
+    body = config.body
+    family = body.cell if isinstance(body, RecurrentConfig) else config.family
+    if isinstance(body, BiLMConfig):
+        family = config.describe().split()[0]
+    if family not in (*NEW_FAMILIES, *CELLS, *BILMS):
+        return section
+    return replace(section, family=family, size=config.describe().split()[-1])
 
 
 def generator_config(section: ModelSection, tokenizer: Tokenizer) -> ModelConfig:
@@ -135,7 +157,7 @@ def generator_config(section: ModelSection, tokenizer: Tokenizer) -> ModelConfig
 
 def narrowed(config: ModelConfig, size: Size) -> ModelConfig:
     """A student's configuration: the teacher's, without heads, in another shape."""
-    body = config.body
+    body = config.transformer
     ratio = body.layer.intermediate_size / body.layer.hidden_size
     layer = replace(
         body.layer,

@@ -27,7 +27,7 @@ from bertworks.data.pretraining import (
 )
 from bertworks.errors import DataError, ModelError, UsageError
 from bertworks.hub.families import FAMILIES
-from bertworks.models.config import ModelConfig, Task
+from bertworks.models.config import HeadConfig, ModelConfig, RecurrentConfig, Task, TransformerConfig
 from bertworks.models.model import Model
 from bertworks.objectives.base import Objective
 from bertworks.objectives.causal_lm import CausalLM
@@ -38,8 +38,12 @@ from bertworks.objectives.sentence_pairs import MaskedLMWithPairs
 from bertworks.objectives.student import init_student
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.architecture import HALF, Size, generator_config, narrowed, new_config, parse_size
+from bertworks.train.bilm import begin_with_frequencies, bilm_config, bilm_flops, bilm_objective
+from bertworks.train.evaluate import token_counts
 from bertworks.train.plan import flops_per_token
 from bertworks.train.recipes import DataSection, Recipe
+from bertworks.train.recurrent import recurrent_head
+from bertworks.train.state import weights_sha256
 
 GENERATOR = "generator"
 """The folder of ELECTRA's generator in the finished run."""
@@ -49,7 +53,7 @@ EVALUATION_SEED = 0
 MINED = "mined"
 LEXICON_FILE = "lexicon.txt"
 """Where a run keeps its entities and phrases."""
-KINDS = {"wordpiece": "WordPiece", "byte-bpe": "BPE"}
+TOKENIZER_KINDS = {"wordpiece": "WordPiece", "byte-bpe": "BPE"}
 
 
 @dataclass(kw_only=True)
@@ -64,6 +68,7 @@ class Parts:
     flops_per_token: float = 0.0
     teacher: tuple[Model, Objective] | None = None
     """The model that is learnt from, and what it is judged by itself, where it can be."""
+    teacher_sha256: str | None = None
     settings: hub.SentenceSettings | None = None
     """Pooling and normalisation, where the result is an embedding model."""
 
@@ -89,16 +94,12 @@ class Assembly(Parts):
 
     def describe(self) -> str:
         """`modernbert 4x256x4`"""
-        return f"{self.model.config.family} {self.size}"
-
-    @property
-    def size(self) -> Size:
-        return size_of(self.model)
+        return self.model.config.describe()
 
 
 def size_of(model: Model) -> Size:
     """A model's layers, width and heads."""
-    body = model.config.body
+    body = model.config.transformer
     return Size(body.num_hidden_layers, body.layer.hidden_size, body.layer.num_attention_heads)
 
 
@@ -115,13 +116,23 @@ def assemble(recipe: Recipe, corpus: Corpus, lexicon_file: Path | None = None) -
     # The second text of a pair may come from another document, also where it is judged.
     training, held_out = split_documents(corpus, recipe.data.held_out_tokens, at_least=2 if pairs == "nsp" else 1)
     expected = recipe.data.tokenizer
-    if expected is not None and tokenizer.kind != KINDS[expected]:
+    if expected is not None and tokenizer.kind != TOKENIZER_KINDS[expected]:
         notes.append(f"this recipe was made for {expected}; the corpus's tokenizer is of the kind {tokenizer.kind}")
 
-    make = {"masked_lm": _masked_lm, "replaced_tokens": _replaced_tokens, "causal_lm": _causal_lm, "distill": _distill}
+    make = {
+        "masked_lm": _masked_lm,
+        "replaced_tokens": _replaced_tokens,
+        "causal_lm": _causal_lm,
+        "bilm": _bilm,
+        "distill": _distill,
+    }
     maskers = _Maskers(recipe, corpus, tokenizer, training, lexicon_file)
     parts = make[recipe.objective.kind](recipe, tokenizer, maskers, notes)
     _check_lengths(recipe.data, parts.models[""])
+    model = parts.models[""].config
+    for name in ("gradient_checkpointing", "sharded"):
+        if getattr(recipe.train, name) and not isinstance(model.body, TransformerConfig):
+            raise UsageError(f"train.{name} is for Transformers, and the model is {model.describe()}; leave it out")
 
     def source(length: int) -> SequenceSource:
         return _source(recipe, corpus, tokenizer, length, training, run.seed, recipe.data.short_prob)
@@ -167,7 +178,15 @@ def _source(
 ) -> SequenceSource:
     pairs = recipe.objective.pairs
     if pairs == "none":
-        return SinglePieces(corpus, tokenizer, length, documents, seed, short_prob=short)
+        return SinglePieces(
+            corpus,
+            tokenizer,
+            length,
+            documents,
+            seed,
+            short_prob=short,
+            whole_sentences=recipe.data.whole_sentences,
+        )
     copies = recipe.objective.masking.copies
     return SentencePairs(corpus, tokenizer, length, pairs, documents, seed, short_prob=short, copies=copies)
 
@@ -246,6 +265,27 @@ def _causal_lm(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: l
     return Parts(module=model, objective=CausalLM(), evaluation=CausalLM(), models={"": model}, flops_per_token=flops)
 
 
+def _bilm(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: list[str]) -> Parts:
+    assert recipe.run is not None
+    start, words, length = recipe.run.start, recipe.objective.softmax_words, recipe.data.sequence_length
+    if start is None:
+        model = Model(bilm_config(recipe.model, tokenizer))
+    else:
+        loaded = hub.load(start)
+        check_same_vocabulary(tokenizer, loaded.tokenizer, start)
+        model = copy.deepcopy(loaded.model)
+    whole = bilm_objective(model, tokenizer, sequence_length=length)
+    if start is None:
+        begin_with_frequencies(model, whole, token_counts(maskers.corpus, maskers.documents))
+    return Parts(
+        module=model,
+        objective=bilm_objective(model, tokenizer, sequence_length=length, softmax_words=words, seed=recipe.run.seed),
+        evaluation=whole,
+        models={"": model},
+        flops_per_token=bilm_flops(model, words),
+    )
+
+
 def _replaced_tokens(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: list[str]) -> Parts:
     assert recipe.run is not None
     discriminator = _model(recipe, tokenizer, ("rtd",), notes)
@@ -266,8 +306,14 @@ def _distill(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: lis
     if name is None:
         raise UsageError('objective.kind = "distill" needs a teacher: bertworks distill CORPUS --teacher MODEL')
     loaded = hub.load(name)
-    check_vocabulary(tokenizer, loaded.tokenizer, name)
+    check_same_vocabulary(tokenizer, loaded.tokenizer, name)
     teacher = loaded.model
+    known, found = recipe.run.teacher_sha256, weights_sha256(teacher)
+    if known not in (None, found):
+        raise UsageError(
+            f"the teacher {name} has other weights than when the run began: their SHA-256 was {known[:12]}…, and is "
+            f"{found[:12]}… now; resume with the teacher as it was, or begin another run in another directory"
+        )
     student = _student(recipe.model.size, teacher)
     ours, theirs = (sum(weight.numel() for weight in model.body.parameters()) for model in (student, teacher))
     if ours > theirs:
@@ -285,6 +331,7 @@ def _distill(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: lis
             evaluation=transfer,
             models={"": student},
             flops_per_token=flops,
+            teacher_sha256=found,
             settings=settings,
         )
     cosine = wanted.cosine_weight
@@ -310,13 +357,14 @@ def _distill(recipe: Recipe, tokenizer: Tokenizer, maskers: _Maskers, notes: lis
         evaluation=objective(maskers.evaluation()),
         models={"": student},
         flops_per_token=flops,
+        teacher_sha256=found,
         settings=settings,
     )
 
 
 def _student(size: str, teacher: Model) -> Model:
     """A part of the teacher's own layers where the widths allow it, else a new model of its family."""
-    body = teacher.config.body
+    body = teacher.config.transformer
     layer = body.layer
     shape = size_of(teacher)._replace(layers=max(1, body.num_hidden_layers // 2)) if size == HALF else parse_size(size)
     task: Task = "mlm"
@@ -345,13 +393,12 @@ def _model(recipe: Recipe, tokenizer: Tokenizer, tasks: tuple[Task, ...], notes:
     if start is None:
         return Model(new_config(recipe.model, tokenizer, tasks))
     loaded = hub.load(start)
-    check_vocabulary(tokenizer, loaded.tokenizer, start)
+    check_same_vocabulary(tokenizer, loaded.tokenizer, start)
     model = copy.deepcopy(loaded.model)  # its tensors are the file's own memory, which is not to be written to
-    family = FAMILIES[model.config.family]
     missing = [task for task in tasks if task not in model.heads]
     there = {head.task: head for head in model.config.heads}
     try:
-        heads = [there.get(task) or family.head(model.config, task) for task in tasks]
+        heads = [there.get(task) or _new_head(model.config, task) for task in tasks]
     except ModelError as error:
         fit = [name for name, other in FAMILIES.items() if set(tasks) <= {head.task for head in other.heads}]
         raise UsageError(
@@ -364,6 +411,17 @@ def _model(recipe: Recipe, tokenizer: Tokenizer, tasks: tuple[Task, ...], notes:
     return model
 
 
+def _new_head(config: ModelConfig, task: Task) -> HeadConfig:
+    """A head to pretrain a model with, as its family has it."""
+    if isinstance(config.body, RecurrentConfig):
+        return recurrent_head(config.body, task)
+    if config.family not in FAMILIES:
+        raise ModelError(
+            f"a model in our own format has no {task!r} head of its family; start from one that has the head"
+        )
+    return FAMILIES[config.family].head(config, task)
+
+
 def _generator(recipe: Recipe, tokenizer: Tokenizer, discriminator: Model, notes: list[str]) -> Model:
     """ELECTRA's generator: new, or the one beside the discriminator that is gone on with."""
     assert recipe.run is not None
@@ -374,16 +432,16 @@ def _generator(recipe: Recipe, tokenizer: Tokenizer, discriminator: Model, notes
     if beside.is_dir():
         return copy.deepcopy(hub.load(beside).model)
     notes.append(f"{start} comes without its generator; a new one is trained")
-    body = discriminator.config.body
+    body = discriminator.config.transformer
     heads = max(1, round(body.layer.num_attention_heads * recipe.model.generator_factor))
     width = heads * (body.layer.hidden_size // body.layer.num_attention_heads)
     config = narrowed(discriminator.config, Size(body.num_hidden_layers, width, heads))
     size = None if body.embedding_size == width else body.embedding_size
-    config = replace(config, body=replace(config.body, embeddings=replace(body.embeddings, size=size)))
+    config = replace(config, body=replace(config.transformer, embeddings=replace(body.embeddings, size=size)))
     return Model(replace(config, heads=(FAMILIES[config.family].head(config, "mlm"),)))
 
 
-def check_vocabulary(tokenizer: Tokenizer, other: Tokenizer, name: str) -> None:
+def check_same_vocabulary(tokenizer: Tokenizer, other: Tokenizer, name: str) -> None:
     """An error where a corpus's tokenizer and a model's give different ids to a token."""
     ours, theirs = tokenizer.backend.get_vocab(), other.backend.get_vocab()
     if ours == theirs:

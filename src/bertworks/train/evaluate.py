@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertworks.data.corpus import Corpus
-from bertworks.data.pretraining.pieces import SequenceSource
+from bertworks.data.pretraining.sequences import RowSource
 from bertworks.objectives.base import Objective
+from bertworks.objectives.bilm import BidirectionalLM
 from bertworks.train.feed import evaluation_batches
 from bertworks.train.parallel import Parallel
 
-PERPLEXITY = ("mlm", "lm")
+PERPLEXITY = ("mlm", "lm", "token", "forward", "backward")
 """Losses that are means of negative log probabilities of tokens."""
 COUNTED_TOKENS = 5_000_000
 """So many tokens say well enough how frequent each one is."""
@@ -30,7 +31,7 @@ COUNTED_TOKENS = 5_000_000
 class Evaluation:
     """The held-out sequences, prepared once. False where there are none."""
 
-    def __init__(self, objective: Objective, source: SequenceSource | None, parallel: Parallel) -> None:
+    def __init__(self, objective: Objective, source: RowSource | None, parallel: Parallel) -> None:
         self.objective = objective
         self.parallel = parallel
         self.batches = evaluation_batches(source, objective, rank=parallel.rank, world=parallel.world) if source else []
@@ -49,8 +50,6 @@ class Evaluation:
         was_training = module.training
         module.eval()
         for batch in self.batches:
-            if not batch.num_tokens:
-                continue
             losses = self.objective.losses(module, batch.to(self.parallel.device))
             for name in names:
                 _add(found, f"{name}_loss", losses[name].sum, losses[name].count)
@@ -68,6 +67,8 @@ class Evaluation:
         """
         if not any(name in PERPLEXITY for name in self.objective.weights):
             return {}
+        if isinstance(self.objective, BidirectionalLM):
+            counts = self.objective.target_counts(counts)
         costs = np.log(counts.sum() + len(counts)) - np.log(counts + 1)  # (V,); one more each, so that none is 0
         answer = counts.argmax()
         found: dict[str, list[float]] = {}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertworks.data.pretraining.batches import Batches, share
-from bertworks.data.pretraining.pieces import SequenceSource
+from bertworks.data.pretraining.sequences import RowSource
 from bertworks.objectives.base import Batch, Objective
 
 MICRO_TOKENS = {"cpu": 4096}
@@ -33,7 +33,7 @@ def default_micro_tokens(device: str) -> int:
 class Phase:
     """Steps `first` to before `end`, on sequences of one length."""
 
-    source: SequenceSource
+    source: RowSource
     batches: Batches
     first: int
     end: int
@@ -79,7 +79,7 @@ class Feed:
 
 
 def phases(
-    short: SequenceSource, long: SequenceSource | None, *, batch_tokens: int, seed: int, total_steps: int, share: float
+    short: RowSource, long: RowSource | None, *, batch_tokens: int, seed: int, total_steps: int, share: float
 ) -> list[Phase]:
     """One phase, or two of which the second is the last `share` of the steps."""
     if long is None:
@@ -92,7 +92,7 @@ def phases(
     return [plan for plan in plans if plan.end > plan.first]
 
 
-def evaluation_batches(source: SequenceSource, objective: Objective, *, rank: int, world: int) -> list[Batch]:
+def evaluation_batches(source: RowSource, objective: Objective, *, rank: int, world: int) -> list[Batch]:
     """This process's part of all sequences of a source, always with the same masks: epoch 0, at the end of training."""
     numbers: NDArray[np.int64] = np.arange(len(source.lengths), dtype=np.int64)
     if len(numbers) < world:  # so few that each process takes them all, which changes no mean

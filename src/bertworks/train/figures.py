@@ -22,6 +22,8 @@ NAMES = {
     "mae": "mean absolute error",
     "d2": "explained deviance",
     "mrr": "mean reciprocal rank",
+    "bleu": "BLEU",
+    "bleu_greedy": "BLEU, greedy",
 }
 """What figures are called where there is room to say it."""
 
@@ -61,5 +63,5 @@ def steps(count: int) -> str:
 
 def beats(figures: Mapping[str, float], baseline: Mapping[str, float]) -> bool:
     """Whether the model guesses tokens better than word frequency does; True where the two cannot be compared."""
-    own = next((figures[name] for name in ("mlm_accuracy", "lm_accuracy") if name in figures), None)
+    own = next((figures[name] for name in ("mlm_accuracy", "lm_accuracy", "forward_accuracy") if name in figures), None)
     return own is None or "accuracy" not in baseline or own > baseline["accuracy"]

@@ -18,7 +18,9 @@ from bertworks.atomic import write_text
 from bertworks.config import to_dict
 from bertworks.data.corpus import Corpus
 from bertworks.errors import OutputError
-from bertworks.train import samples
+from bertworks.hub.checkpoint import OWN
+from bertworks.models.recurrent import RecurrentStack
+from bertworks.train import reach, samples
 from bertworks.train.assemble import GENERATOR, Assembly
 from bertworks.train.config import EvaluationConfig
 from bertworks.train.directory import CARD, METRICS, REPORT
@@ -51,7 +53,10 @@ def finish(
         "steps": steps,
         "tokens": tokens,
     }
-    summary = _summary(recipe, corpus, assembly, output, result, lines)
+    reaches = _reaches(corpus, assembly, run.seed)
+    if reaches:
+        result["gradient_reach"] = {name: norms.tolist() for name, norms in reaches.items()}
+    summary = _summary(recipe, corpus, assembly, output, result, lines, reaches)
     try:
         write_text(output / REPORT, report(summary))
         write_text(output / CARD, model_card(summary))
@@ -83,6 +88,7 @@ def _summary(
     output: Path,
     result: Mapping[str, Any],
     lines: list[dict[str, Any]],
+    reaches: Mapping[str, reach.Floats],
 ) -> Summary:
     metrics: Mapping[str, float] = result["metrics"]
     parameters = sum(parameter.numel() for parameter in assembly.models[""].parameters())
@@ -113,7 +119,22 @@ def _summary(
         samples=filled,
         samples_title=title,
         embeddings=assembly.settings is not None,
+        mask=assembly.tokenizer.specials.mask if "mlm" in assembly.models[""].heads else None,
+        own_format=assembly.model.config.family == OWN,
+        reach=reach.figure(reaches) if reaches else "",
     )
+
+
+def _reaches(corpus: Corpus, assembly: Assembly, seed: int) -> dict[str, reach.Floats]:
+    """How far the gradient reaches back in a recurrent language model, before and after the training."""
+    model = assembly.model
+    if not isinstance(model.body, RecurrentStack):
+        return {}
+    texts = reach.texts_of(corpus.document(int(index)) for index in assembly.held_out_documents)
+    if not len(texts):
+        return {}
+    start = reach.untrained(model, seed).to(model.body.embeddings.tokens.weight.device)
+    return {"trained": reach.gradient_reach(model, texts), "untrained": reach.gradient_reach(start, texts)}
 
 
 def _samples(kind: str, corpus: Corpus, assembly: Assembly) -> tuple[str, list[samples.Sample]]:

@@ -1,27 +1,27 @@
 """Where the numbers of a run go while it runs: `metrics.jsonl` always, and the trackers that were asked for.
 
 A line of `metrics.jsonl` is one logged step (loss, learning rate, tokens a second …) or one evaluation (its names begin
-with `held_out_`). A run that is resumed at step n drops the lines after n, which it will write again: whether a run was
-stopped in between cannot be seen in the losses.
+with `held_out_`). A run that is resumed at step n drops the lines after n, which it will write again, and adds that of n
+from the checkpoint where the process was killed between the two: whether a run was stopped in between cannot be seen in
+the losses.
 
 TensorBoard is written directly; MLflow and Weights & Biases go through `accelerate`'s trackers.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from bertworks.atomic import write_text
-from bertworks.errors import CheckpointError, OutputError, UsageError, choice
-from bertworks.train.loop import StepReport
-from bertworks.train.state import Saved, latest, read
-from bertworks.train.state import checkpoints as checkpoints_in
+from bertworks.errors import OutputError, UsageError, choice
+from bertworks.train.loop import StepReport, report_of
+from bertworks.train.state import Saved
 
 METRICS_FILE = "metrics.jsonl"
 TENSORBOARD_FOLDER = "tensorboard"
@@ -42,12 +42,11 @@ class Tracker(Protocol):
 class Metrics:
     """The growing `metrics.jsonl` of a run, and whoever else listens."""
 
-    def __init__(self, run: Path, *, after: int, trackers: Sequence[Tracker] = ()) -> None:
-        """`after`: the step that is resumed; what was written of later ones is dropped."""
+    def __init__(self, run: Path, kept: Sequence[Mapping[str, Any]] = (), *, trackers: Sequence[Tracker] = ()) -> None:
+        """`kept`: the lines that it begins with, whatever there was before."""
         self._trackers = trackers
         path = run / METRICS_FILE
         try:
-            kept = [line for line in read_metrics(run) if line["step"] <= after]
             write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
@@ -58,6 +57,7 @@ class Metrics:
         try:
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
+            os.fsync(self._file.fileno())  # a checkpoint that survives a power cut must find the lines before it
         except OSError as error:
             raise OutputError(f"cannot write {self._file.name}: {error.strerror or error}") from error
         for tracker in self._trackers:
@@ -97,24 +97,30 @@ class StepLog:
         *,
         every: int,
         main: bool,
-        after: int,
+        saved: Saved | None,
         track: Sequence[str] = (),
     ) -> None:
         """`settings` are for the trackers; `seen` says how many tokens and epochs so many steps are; a line every so
-        many steps; `after` is the step that is resumed. Without an `output` nothing is written."""
+        many steps; `saved` is the checkpoint that is resumed. Without an `output` nothing is written."""
         self.every = every
         self.seen = seen
         self.metrics: Metrics | None = None
         self.tokens, self.seconds, self.rate = 0, 0.0, 0.0
-        lines = [] if output is None else read_metrics(output)
-        before = [line.get("seconds", 0.0) for line in lines if line["step"] <= after]
-        self.started = time.monotonic() - (before[-1] if before else 0.0)
-        if main and output is not None:
-            output.mkdir(parents=True, exist_ok=True)
-            trackers = open_trackers(track, output, settings, after=after)
-            self.metrics = Metrics(output, after=after, trackers=trackers)
+        self.started = time.monotonic()
+        if output is None:
+            return
+        lines = [] if saved is None else [line for line in read_metrics(output) if line["step"] <= saved.step]
+        self.started -= lines[-1].get("seconds", 0.0) if lines else 0.0
+        if not main:
+            return
+        output.mkdir(parents=True, exist_ok=True)
+        trackers = open_trackers(track, output, settings, after=0 if saved is None else saved.step)
+        self.metrics = Metrics(output, lines, trackers=trackers)
+        last = None if saved is None else report_of(saved)
+        if last is not None and not any(line["step"] == last.step for line in lines):
+            self.step(last)
 
-    def step(self, report: StepReport, loss: float) -> float:
+    def step(self, report: StepReport) -> float:
         """Log a step where it is due; returns the tokens a second of the last few steps."""
         self.tokens, self.seconds = self.tokens + report.num_tokens, self.seconds + report.seconds
         rate = report.num_tokens / max(report.seconds, 1e-9)
@@ -126,7 +132,7 @@ class StepLog:
             tokens, epochs = self.seen(report.step)
             several = len(report.losses) > 1
             values |= {
-                "loss": loss,
+                "loss": report.loss,
                 **({f"{name}_loss": value for name, value in report.losses.items()} if several else {}),
                 **{f"{name}_accuracy": value for name, value in report.accuracy.items()},
                 "learning_rate": report.learning_rate,
@@ -156,23 +162,6 @@ class StepLog:
 
 def _is_due(step: int, every: int, total_steps: int) -> bool:
     return step % every == 0 or step in (1, total_steps)
-
-
-def resumable(run: Path, checkpoints: Path, log_steps: int) -> Saved | None:
-    """The checkpoint to go on from: the newest whole one, or the one before it where the newest one's own line is not
-    in `metrics.jsonl`, because the process was killed between the two. Its steps are then done again, exactly."""
-    saved = latest(checkpoints)
-    if saved is None or not _is_due(saved.step, log_steps, saved.total_steps):
-        return saved
-    logged = [line["step"] for line in read_metrics(run)]
-    if saved.step in logged:
-        return saved
-    for path in reversed(checkpoints_in(checkpoints)):
-        with contextlib.suppress(CheckpointError):
-            before = read(path)
-            if before.step < saved.step and logged and logged[-1] >= before.step:
-                return before
-    return saved
 
 
 # -- trackers ----------------------------------------------------------------------------------------------------------
@@ -212,7 +201,8 @@ class TensorBoard:
     def __init__(self, directory: Path, *, after: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(directory), purge_step=after + 1 if after else None)
+        # What another process wrote of the steps that are done again does not count.
+        self._writer = SummaryWriter(str(directory), purge_step=after + 1 if after else 0)
 
     def log(self, values: Values, step: int) -> None:
         for name, value in values.items():

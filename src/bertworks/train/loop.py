@@ -7,9 +7,12 @@ and resumed from its last checkpoint therefore goes the same way, bit for bit on
 A loss or a gradient that is infinite or not a number never reaches the weights. What follows is `on_nonfinite`:
 
     stop   an error that says where and what to try
-    skip   the step's update is left out. After three such steps in a row the weights themselves are taken to be at
-           fault: they are set back to the last checkpoint, and training goes on with the *next* data, past what led
-           there (as in PaLM, Chowdhery et al. 2022, section 5.1). If it comes to that a second time, it stops.
+    skip   the step's update is left out; the step counts as done. After three such steps in a row the weights
+           themselves are taken to be at fault: weights, optimiser and average are set back to those of the last
+           checkpoint, which is saved once more under the present step. The step's number is *not* set back: data and
+           learning rate go on from here, and what was read since that checkpoint is lost to the training, with
+           whatever led there (as in PaLM, Chowdhery et al. 2022, section 5.1, which also passes over that data). That
+           happens once in a training; at the next three in a row, or without a checkpoint, it stops as above.
 
 Left out: everything about where data comes from, what is printed, and what a finished model's directory looks like.
 """
@@ -40,7 +43,7 @@ from bertworks.train.schedule import scale_at
 from bertworks.train.state import Best, Progress, Saved
 from bertworks.train.step import Outcome, Stepper, recomputing
 
-__all__ = ["Data", "NonFiniteError", "StepReport", "evaluation_steps", "train"]
+__all__ = ["Data", "NonFiniteError", "StepReport", "evaluation_steps", "report_of", "train"]
 
 BAD_IN_A_ROW = 3
 """So many non-finite steps in a row, and the weights are set back."""
@@ -59,6 +62,8 @@ class StepReport:
     step: int
     """Steps done so far, this one included."""
     total_steps: int
+    loss: float
+    """All losses, weighted."""
     losses: Mapping[str, float]
     """Per loss, the mean over the step's items."""
     accuracy: Mapping[str, float]
@@ -76,6 +81,14 @@ class StepReport:
     """What a person should be told, in words: skipped, rolled back, stopped."""
     stopped: bool = False
     """This was the last step for now, because a stop was asked for; the training is not over."""
+
+
+def report_of(saved: Saved) -> StepReport | None:
+    """What was reported of the last step before a checkpoint; None where an earlier version wrote it."""
+    if saved.report is None:
+        return None
+    values = {**saved.report, "events": tuple(saved.report["events"])}
+    return StepReport(**values, checkpoint=saved.path)
 
 
 def evaluation_steps(config: TrainConfig, total_steps: int) -> int:
@@ -206,12 +219,11 @@ class _Training:
         self.progress = dataclasses.replace(self.progress, finished=over)
         self.stopped = stopping and not over
         due = config.checkpoint_steps is not None and self.progress.step % config.checkpoint_steps == 0
-        path = None
-        if over or rolled_back or self.stopped or ((due or minutes or is_best) and not self.progress.bad_in_a_row):
-            path = self._save()
-        return StepReport(
+        weights = self.stepper.objective.weights
+        report = StepReport(
             step=self.progress.step,
             total_steps=self.progress.total_steps,
+            loss=sum(weights[name] * value for name, value in outcome.losses.items()),
             losses=outcome.losses,
             accuracy=outcome.accuracy,
             learning_rate=config.optimizer.learning_rate * scale,
@@ -219,10 +231,12 @@ class _Training:
             num_tokens=outcome.num_tokens,
             seconds=seconds,
             evaluation=evaluation,
-            checkpoint=path,
             events=tuple(events),
             stopped=self.stopped,
         )
+        if over or rolled_back or self.stopped or ((due or minutes or is_best) and not self.progress.bad_in_a_row):
+            report = dataclasses.replace(report, checkpoint=self._save(report))
+        return report
 
     # What is not a number.
 
@@ -316,9 +330,10 @@ class _Training:
             and time.monotonic() - self.last_saved_at > 60.0 * minutes
         )
 
-    def _save(self) -> Path | None:
+    def _save(self, report: StepReport) -> Path | None:
         if self.directory is None:
             return None
+        plain = {name: value for name, value in dataclasses.asdict(report).items() if name != "checkpoint"}
         self.last_saved = checkpoint.save(
             self.directory,
             module=self.module,
@@ -327,6 +342,7 @@ class _Training:
             progress=self.progress,
             settings=self.settings,
             parallel=self.parallel,
+            report=plain,
         )
         self.last_saved_at = time.monotonic()
         return self.last_saved

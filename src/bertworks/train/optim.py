@@ -26,7 +26,7 @@ from bertworks.train.config import OptimizerConfig
 from bertworks.train.lamb import Lamb
 from bertworks.train.muon import Muon
 
-_BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")
+_BLOCK = re.compile(r"(?:^|\.)(?:blocks|recurrent\.layers)\.(\d+)\.")
 _LOWEST = re.compile(r"(?:^|\.)(?:embeddings|buckets)\.")
 
 
@@ -125,9 +125,14 @@ def _layer_of(name: str, top: int) -> int:
 
 
 def _matrix_parts(module: nn.Module) -> dict[Tensor, int]:
-    """The matrices inside the blocks, and how many are stacked in each: queries, keys and values share one tensor."""
+    """The matrices inside the blocks, and how many are stacked in each: queries, keys and values share one tensor, and so do
+    the gates of a recurrent layer."""
     parts: dict[Tensor, int] = {}
     for block in module.modules():
+        if isinstance(block, nn.RNNBase):
+            for name, weight in block.named_parameters():
+                if name.startswith(("weight_ih", "weight_hh")):
+                    parts[weight] = len(weight) // block.hidden_size
         if not isinstance(block, Block):
             continue
         for part in block.modules():

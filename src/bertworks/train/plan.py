@@ -2,7 +2,8 @@
 
 Operations are counted as multiply and add, forward once and backward twice: 6 for each weight that a token meets, and
 12 T H a layer for attention over T tokens (half of it where attention is causal). The vocabulary's matrix counts only
-for the share of tokens at which a loss is taken; looking up an embedding is no work.
+for the share of tokens at which a loss is taken; looking up an embedding is no work. A recurrent layer has, per gate, one
+matrix for its input and one for its state.
 
 Legend: H hidden, T sequence length, V vocabulary.
 """
@@ -12,17 +13,37 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bertworks.models.config import ModelConfig
+from bertworks.models.config import ModelConfig, RecurrentConfig, TransformerConfig
 
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 EACH = 6  # operations per weight and token: 2 forward, 4 backward
 EVALUATIONS = 10
 EVALUATION_SHARE = 0.1  # of a budget, at most
 TRAINING_SHARE = 0.98  # of a budget; the rest is for writing the result
 
 
-def flops_per_token(config: ModelConfig, length: int, *, predicted: float, forward_only: bool = False) -> float:
+def flops_per_token(config: ModelConfig, length: int, *, predicted: float) -> float:
     """Of one model, on sequences of `length` tokens, with heads over tokens at the share `predicted` of them."""
-    body, layer = config.body, config.body.layer
+    body = config.body
+    hidden = body.output_size
+    total = _recurrent(body) if isinstance(body, RecurrentConfig) else _transformer(config.transformer, length)
+    for head in config.heads:
+        if head.reads != "tokens":
+            continue  # once per sequence, not per token
+        size = head.transform_size or hidden
+        at_head = size * head.num_labels + (hidden * size if head.transform_size else 0)
+        total += EACH * at_head * (predicted if head.task in ("mlm", "lm") else 1.0)
+    return total
+
+
+def _recurrent(body: RecurrentConfig) -> float:
+    inputs = [body.embedding_size] + [body.output_size] * (body.num_hidden_layers - 1)
+    directions = 2 if body.bidirectional else 1
+    return EACH * directions * sum(GATES[body.cell] * body.hidden_size * (size + body.hidden_size) for size in inputs)
+
+
+def _transformer(body: TransformerConfig, length: int) -> float:
+    layer = body.layer
     hidden, inner = layer.hidden_size, layer.intermediate_size
     weights = 4 * hidden * hidden + (3 if layer.gated else 2) * hidden * inner
     attention = 12 * length * hidden * (0.5 if body.causal else 1.0)
@@ -32,13 +53,7 @@ def flops_per_token(config: ModelConfig, length: int, *, predicted: float, forwa
         total += (EACH * weights + attention * seen) * body.layers_per_group
     if body.embeddings.size is not None:
         total += EACH * body.embeddings.size * hidden
-    for head in config.heads:
-        if head.reads != "tokens":
-            continue  # once per sequence, not per token
-        size = head.transform_size or hidden
-        at_head = size * head.num_labels + (hidden * size if head.transform_size else 0)
-        total += EACH * at_head * (predicted if head.task in ("mlm", "lm") else 1.0)
-    return total / 3 if forward_only else total
+    return total
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,10 +24,11 @@ from bertworks.errors import ConfigError, UsageError, did_you_mean
 from bertworks.train.architecture import ModelSection
 from bertworks.train.config import TrainConfig, at_least
 
-RECIPES = ("bert", "roberta", "albert", "electra", "ernie", "gpt", "modern")
+RECIPES = ("bert", "roberta", "albert", "electra", "ernie", "gpt", "modern", "rnn", "lstm", "gru", "elmo", "charlm")
 DEFAULT_RECIPE = "modern"
-DISTILL_RECIPE, CONTINUE_RECIPE = "distill", "continue"
-"""What `bertworks distill` and `bertworks pretrain --from` follow where nothing else is said."""
+DISTILL_RECIPE, CONTINUE_RECIPE, ULMFIT_RECIPE = "distill", "continue", "ulmfit"
+"""What `bertworks distill` and `bertworks pretrain --from` follow where nothing else is said; the last with a recurrent
+language model."""
 SUFFIX = ".toml"
 
 
@@ -45,6 +46,8 @@ class DataSection:
     """About how many tokens of whole documents are kept for evaluation, never more than 5 % of the corpus."""
     short_prob: float = 0.0
     """This share of the sequences is shorter, of a length drawn evenly (BERT: a tenth)."""
+    whole_sentences: bool = False
+    """Single sequences begin where a sentence does, and hold as many as fit."""
     tokenizer: Literal["wordpiece", "byte-bpe"] | None = None
     """The kind of tokenizer that the recipe was published with; a corpus with another one is noted, not refused."""
 
@@ -71,7 +74,7 @@ class DataSection:
 class ObjectiveSection:
     """What is predicted, and how much each loss counts."""
 
-    kind: Literal["masked_lm", "replaced_tokens", "causal_lm", "distill"] = "masked_lm"
+    kind: Literal["masked_lm", "replaced_tokens", "causal_lm", "bilm", "distill"] = "masked_lm"
     pairs: Literal["none", "nsp", "sop"] = "none"
     """Sentence pairs and their own loss: next sentence prediction (BERT) or sentence order prediction (ALBERT)."""
     pair_weight: float = 1.0
@@ -92,6 +95,9 @@ class ObjectiveSection:
     """Distillation from a teacher without a masked-LM head: weight of the hidden states, layer by layer."""
     sentence_weight: float = 1.0
     """The same: weight of each sequence's mean, which is what an embedding model is used for."""
+    softmax_words: int | None = None
+    """bilm: how many words of the vocabulary a training step predicts against, half of them the most frequent and half
+    drawn; None = all."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
 
     def __post_init__(self) -> None:
@@ -131,6 +137,8 @@ class RunSection:
     start: str | None = None
     """The model that was gone on with."""
     teacher: str | None = None
+    teacher_sha256: str | None = None
+    """Of its weights: a teacher that was trained anew in the meantime is another one."""
     step_tokens: float | None = None
     """What was measured when the run began: tokens in a step, seconds for it, seconds for an evaluation."""
     step_seconds: float | None = None
@@ -153,7 +161,7 @@ class Recipe:
 def load_recipe(name: str | Path = DEFAULT_RECIPE, settings: tuple[str, ...] = ()) -> Recipe:
     """A recipe of `RECIPES` or a TOML file, with each `section.key=value` of `settings` applied."""
     text = str(name)
-    if text in (*RECIPES, DISTILL_RECIPE, CONTINUE_RECIPE):
+    if text in (*RECIPES, DISTILL_RECIPE, CONTINUE_RECIPE, ULMFIT_RECIPE):
         with as_file(files("bertworks.train").joinpath("recipes", text + SUFFIX)) as path:
             return resolve(Recipe, path, settings)
     if text.endswith(SUFFIX) or Path(text).is_file():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from bertworks.config import dotted
 from bertworks.page import curves, document, facts, section, soft, table
 from bertworks.train.figures import shown, words
 from bertworks.train.log import HELD_OUT
@@ -19,7 +20,6 @@ from bertworks.train.samples import Sample, Shown
 
 OF_DISTILLATION = ("temperature", "soft_weight", "mlm_weight", "cosine_weight", "hidden_weight", "sentence_weight")
 OF_ELECTRA = ("discriminator_weight",)
-HEADERS = {"masked_lm": "fill-mask", "causal_lm": "text-generation", "replaced_tokens": None, "distill": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,12 @@ class Summary:
     samples_title: str = ""
     embeddings: bool = False
     """Whether the directory is an embedding model as well."""
+    mask: str | None = None
+    """The tokenizer's mask token, where the model fills masks."""
+    own_format: bool = False
+    """Whether the directory is in our own format, which only Bertworks opens."""
+    reach: str = ""
+    """How far the gradient reaches back, as a figure, where the model is recurrent."""
 
 
 def report(summary: Summary) -> str:
@@ -55,11 +61,12 @@ def report(summary: Summary) -> str:
         f"<h1>{escape(summary.name)}</h1>",
         soft(summary.about),
         facts(summary.numbers),
-        section("Curves", f'<div class="columns">{"".join(_curves(summary.lines))}</div>'),
+        section("Curves", f'<div class="columns">{"".join(training_curves(summary.lines))}</div>'),
         section("On held-out text", table(_results(summary))) if summary.metrics else "",
         _samples(summary),
+        _reach(summary),
         section("Data", table(summary.data)),
-        section("Settings", table(_flat(_belonging(summary.settings)))),
+        section("Settings", table(_settings(summary.settings))),
         soft("The whole of it is in config.toml and metrics.jsonl beside this page."),
     )
 
@@ -72,7 +79,8 @@ def _results(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _curves(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+def training_curves(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The curves that every training has, from the lines of its `metrics.jsonl`."""
     names = {name for line in lines for name in line}
 
     def line_of(name: str) -> list[tuple[float, float]]:
@@ -109,10 +117,25 @@ def _samples(summary: Summary) -> str:
     return section(summary.samples_title, *(f'<p class="filled">{text}</p>' for text in texts))
 
 
+def _reach(summary: Summary) -> str:
+    if not summary.reach:
+        return ""
+    return section(
+        "How far the gradient reaches back",
+        summary.reach,
+        soft(
+            "How much the loss at a token of held-out text would change with what the model remembered some tokens earlier, "
+            "relative to one token earlier. Where the line falls fast, nothing is learnt over that distance."
+        ),
+    )
+
+
 def model_card(summary: Summary) -> str:
     """The model's README.md."""
-    tag = "sentence-similarity" if summary.embeddings else HEADERS.get(summary.task)
-    header = ["---", "library_name: " + ("sentence-transformers" if summary.embeddings else "transformers")]
+    tag = "fill-mask" if summary.mask is not None else None
+    tag = "sentence-similarity" if summary.embeddings else "text-generation" if summary.task == "causal_lm" else tag
+    library = "bertworks" if summary.own_format else "transformers"
+    header = ["---", "library_name: " + ("sentence-transformers" if summary.embeddings else library)]
     header += [f"pipeline_tag: {tag}"] if tag else []
     header += ["tags:", "- bertworks", "---"]
     results = [f"| {name} | {value} |" for name, value in _results(summary)] if summary.metrics else []
@@ -152,8 +175,11 @@ def _use(summary: Summary) -> list[str]:
             "",
             f'vectors = bertworks.load({place}).embed(["A text.", "Another one."])',
         ]
-    if summary.task == "masked_lm":
-        return ["import bertworks", "", f'print(bertworks.load({place}).fill("Put a [MASK] here."))']
+    if summary.mask is not None:
+        text = json.dumps(f"Put a {summary.mask} here.", ensure_ascii=False)
+        return ["import bertworks", "", f"print(bertworks.load({place}).fill({text}))"]
+    if summary.task == "causal_lm" and summary.own_format:
+        return ["import bertworks", "", f'print(bertworks.load({place}).generate("It was", max_tokens=20)[0].text)']
     if summary.task == "causal_lm":
         return [
             "from transformers import AutoModelForCausalLM, AutoTokenizer",
@@ -169,8 +195,8 @@ def _use(summary: Summary) -> list[str]:
     ]
 
 
-def _belonging(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those of other objectives."""
+def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(setting, value), without the settings of other objectives."""
     objective = dict(settings.get("objective") or {})
     kind = objective.get("kind")
     for name in list(objective):
@@ -178,15 +204,5 @@ def _belonging(settings: Mapping[str, Any]) -> dict[str, Any]:
             del objective[name]
     if objective.get("pairs") == "none":
         objective.pop("pair_weight", None)
-    return {**settings, **({"objective": objective} if objective else {})}
-
-
-def _flat(values: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    for name, value in values.items():
-        place = f"{path}.{name}" if path else name
-        if isinstance(value, Mapping):
-            rows += _flat(value, place)
-        else:
-            rows.append((place, "none" if value is None else str(value)))
-    return rows
+    belonging = {**settings, **({"objective": objective} if objective else {})}
+    return [(name, "none" if value is None else str(value)) for name, value in dotted(belonging)]

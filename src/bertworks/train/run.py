@@ -24,7 +24,7 @@ from bertworks.config import to_dict
 from bertworks.data.corpus import Corpus
 from bertworks.models.device import usable_device
 from bertworks.train import state
-from bertworks.train.architecture import NEW_FAMILIES, ModelSection
+from bertworks.train.architecture import ModelSection, section_of
 from bertworks.train.assemble import LEXICON_FILE, Assembly, assemble
 from bertworks.train.config import TrainConfig
 from bertworks.train.directory import CHECKPOINTS, is_finished, read_result
@@ -33,7 +33,7 @@ from bertworks.train.events import Note, Stepped, Stopped
 from bertworks.train.feed import Feed, phases
 from bertworks.train.figures import steps
 from bertworks.train.finish import finish
-from bertworks.train.log import StepLog, check_trackers, resumable
+from bertworks.train.log import StepLog, check_trackers
 from bertworks.train.loop import evaluation_steps, train
 from bertworks.train.measure import Measured, measure_steps
 from bertworks.train.parallel import Parallel
@@ -112,7 +112,7 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
     else:
         if changed:
             yield Note(f"changed, which changes no result: {'; '.join(changed)}")
-        saved = resumable(options.output, options.output / CHECKPOINTS, stored.train.log_steps)
+        saved = state.latest(options.output / CHECKPOINTS)
         if saved is not None:  # config.toml may have been changed by hand since
             changes_of_checkpoint(saved.settings, recipe)
         for note in saved.notes if saved is not None else ():
@@ -205,6 +205,7 @@ class _Trainer:
             step_tokens=measured.num_tokens,
             step_seconds=measured.seconds,
             evaluation_seconds=per_evaluation,
+            teacher_sha256=self.assembly.teacher_sha256,
         )
         if run.budget is not None:
             count, every = steps_within(
@@ -222,10 +223,8 @@ class _Trainer:
 
     def _model_section(self) -> ModelSection:
         """The recipe's, or what a model that is gone on with is."""
-        section, family = self.recipe.model, self.assembly.model.config.family
-        if self.run.start is None or family not in NEW_FAMILIES:
-            return section
-        return replace(section, family=family, size=str(self.assembly.size))
+        section = self.recipe.model
+        return section if self.run.start is None else section_of(self.assembly.model.config, section)
 
     def _measure(self, only: Literal["short", "long"]) -> Measured:
         feed = self.feed(MEASURED_STEPS, only=only)
@@ -290,15 +289,16 @@ class _Trainer:
         done = saved.step if saved is not None else 0
         total = self.run.steps
         assert total is not None
-        weights = self.assembly.objective.weights
         feed = self.feed(total)
+        if saved is None and not self.first_metrics:  # killed before its first checkpoint, it begins again
+            self.first_metrics = self.evaluation.run(self.module)
         log = StepLog(
             self.output,
             to_dict(self.recipe),
             feed.seen,
             every=self.recipe.train.log_steps,
             main=self.parallel.main,
-            after=done,
+            saved=saved,
             track=track,
         )
         stopped = False
@@ -319,10 +319,8 @@ class _Trainer:
                 evaluate=self.evaluation.run if self.evaluation else None,
                 stop=stop,
             ):
-                done = report.step
-                loss = sum(weights[name] * value for name, value in report.losses.items())
-                stopped = report.stopped
-                yield Stepped(report=report, loss=loss, rate=log.step(report, loss))
+                done, stopped = report.step, report.stopped
+                yield Stepped(report=report, loss=report.loss, rate=log.step(report))
         finally:
             log.close()
         if stopped:

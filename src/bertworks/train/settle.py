@@ -5,21 +5,32 @@ When a directory is a run, and when it may be continued, is said in `bertworks.t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bertworks.config import override, to_dict, to_toml
+from bertworks import hub
+from bertworks.config import from_dict, override, to_dict, to_toml
 from bertworks.data.corpus import Corpus
 from bertworks.data.corpus.layout import MANIFEST, file_sha256
 from bertworks.data.pretraining import Lexicon
-from bertworks.errors import DataError, OutputError, UsageError
+from bertworks.errors import ConfigError, DataError, OutputError, UsageError
+from bertworks.models.config import RecurrentConfig
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train import directory
 from bertworks.train.assemble import LEXICON_FILE
 from bertworks.train.directory import CONFIG_FILE
-from bertworks.train.recipes import CONTINUE_RECIPE, DEFAULT_RECIPE, DISTILL_RECIPE, Recipe, RunSection, load_recipe
+from bertworks.train.recipes import (
+    CONTINUE_RECIPE,
+    DEFAULT_RECIPE,
+    DISTILL_RECIPE,
+    ULMFIT_RECIPE,
+    Recipe,
+    RunSection,
+    load_recipe,
+)
 
 MAY_CHANGE = ("train.checkpoint_steps", "train.checkpoint_minutes", "train.log_steps", "run.corpus", "about")
 """Settings that a resumed run may change: none of them changes a weight."""
@@ -148,9 +159,16 @@ def resolve(options: RunOptions, stored: Recipe | None, corpus: Corpus) -> Recip
 
 
 def _new_recipe(options: RunOptions) -> Recipe:
-    usual = CONTINUE_RECIPE if options.start is not None else DEFAULT_RECIPE
-    name = options.recipe or (DISTILL_RECIPE if options.command == "distill" else usual)
-    return replace(load_recipe(name, options.settings), run=None)
+    return replace(load_recipe(options.recipe or _usual_recipe(options), options.settings), run=None)
+
+
+def _usual_recipe(options: RunOptions) -> str:
+    if options.command == "distill":
+        return DISTILL_RECIPE
+    if options.start is None:
+        return DEFAULT_RECIPE
+    body = hub.load(options.start).model.config.body
+    return ULMFIT_RECIPE if isinstance(body, RecurrentConfig) else CONTINUE_RECIPE
 
 
 def changes(stored: Recipe, asked: Recipe, output: Path) -> list[str]:
@@ -164,7 +182,12 @@ def changes(stored: Recipe, asked: Recipe, output: Path) -> list[str]:
 
 
 def changes_of_checkpoint(settings: Mapping[str, Any], asked: Recipe) -> None:
-    """An error where the checkpoint was made with settings that would have led to other weights."""
+    """An error where the checkpoint was made with settings that would have led to other weights.
+
+    A setting that an earlier version did not know yet was, in effect, at its default.
+    """
+    with contextlib.suppress(ConfigError):  # one that is no longer known is named as a change
+        settings = to_dict(from_dict(Recipe, settings))
     directory.changes(settings, to_dict(asked), MAY_CHANGE)
 
 

@@ -4,7 +4,7 @@
         model.safetensors        every parameter and persistent buffer of the trained module
         optimizer.safetensors    "exp_avg/body.blocks.0.…": the optimiser's tensors by kind and parameter
         average.safetensors      the averaged weights, where there are any
-        state.json               how far it is, the best so far, the settings, and the SHA-256 of each file
+        state.json               how far it is, what its step was like, the best so far, the settings, the files' SHA-256
 
 There is no random state and no position in the data to save: batches, masks and dropout are functions of the seed and the
 step. A checkpoint is written under a temporary name, synced, and renamed; only then are older ones deleted, down to the
@@ -32,6 +32,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertworks.atomic import TEMPORARY_SUFFIX, sync_directory
+from bertworks.config import dotted
 from bertworks.errors import CheckpointError, OutputError
 from bertworks.train.average import Average
 from bertworks.train.parallel import Parallel
@@ -83,6 +84,8 @@ class Saved:
     """Damaged checkpoints that were passed over, in words."""
     files: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 by file name."""
+    report: Mapping[str, Any] | None = None
+    """What the loop reported of the step, as plain values: its line in a log can be written again where it is missing."""
 
     @property
     def step(self) -> int:
@@ -148,7 +151,13 @@ def read(path: Path) -> Saved:
             raise CheckpointError(f"the checkpoint {path} has format {state['format']}; this version reads {FORMAT}")
         values = dict(state["progress"])
         values["best"] = None if values["best"] is None else Best(**values["best"])
-        saved = Saved(path=path, progress=Progress(**values), settings=state["settings"], files=state["files"])
+        saved = Saved(
+            path=path,
+            progress=Progress(**values),
+            settings=state["settings"],
+            files=state["files"],
+            report=state.get("report"),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"the checkpoint {path} is damaged: {STATE} cannot be read ({error})") from error
     for name, expected in saved.files.items():
@@ -163,21 +172,15 @@ def read(path: Path) -> Saved:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What changed between two nested settings, by dotted name: `train.batch_tokens: 4096 -> 8192`."""
-    before, after = dict(_flat(old)), dict(_flat(new))
+    before, after = (
+        {name: list(value) if isinstance(value, tuple) else value for name, value in dotted(settings)}
+        for settings in (old, new)
+    )
     lines = []
     for name in {**before, **after}:
         if before.get(name, "nothing") != after.get(name, "nothing"):
             lines.append(f"{name}: {_shown(before, name)} -> {_shown(after, name)}")
     return lines
-
-
-def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in settings.items():
-        place = f"{path}.{key}" if path else str(key)
-        if isinstance(value, Mapping):
-            yield from _flat(value, place)
-        else:
-            yield place, list(value) if isinstance(value, tuple) else value
 
 
 def _shown(settings: Mapping[str, Any], name: str) -> str:
@@ -196,6 +199,7 @@ def save(
     progress: Progress,
     settings: Mapping[str, Any],
     parallel: Parallel,
+    report: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a checkpoint, then delete those that are no longer kept. Every process calls it; the main one writes."""
     files = {MODEL: module_tensors(module), OPTIMIZER: _optimizer_tensors(module, optimizer)}
@@ -210,13 +214,18 @@ def save(
                 whole[file][name] = full.detach().to("cpu").contiguous()
     path = path_of(directory, progress.step)
     if parallel.main:
-        _write(path, whole, dataclasses.replace(progress, scaler=parallel.scaler_state()), settings)
+        state = {
+            "progress": dataclasses.asdict(dataclasses.replace(progress, scaler=parallel.scaler_state())),
+            "report": report,
+            "settings": settings,
+        }
+        _write(path, whole, state)
         _prune(directory, progress)
     parallel.barrier()
     return path
 
 
-def _write(path: Path, files: Mapping[str, Tensors], progress: Progress, settings: Mapping[str, Any]) -> None:
+def _write(path: Path, files: Mapping[str, Tensors], content: Mapping[str, Any]) -> None:
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with _explained(path):
         try:
@@ -227,13 +236,8 @@ def _write(path: Path, files: Mapping[str, Tensors], progress: Progress, setting
             for name, tensors in files.items():
                 save_file(tensors, temporary / name)
                 hashes[name] = _sha256(temporary / name, sync=True)
-            state = {
-                "format": FORMAT,
-                "progress": dataclasses.asdict(progress),
-                "settings": settings,
-                "files": hashes,
-            }
-            state = json.loads(json.dumps(state))  # tuples become lists before the checksum is made
+            # Tuples become lists before the checksum is made.
+            state = json.loads(json.dumps({"format": FORMAT, **content, "files": hashes}))
             text = json.dumps({**state, "checksum": _checksum(state)}, indent=1, ensure_ascii=False)
             (temporary / STATE).write_text(text, encoding="utf-8")
             _sha256(temporary / STATE, sync=True)
@@ -304,6 +308,15 @@ def module_tensors(module: nn.Module) -> Tensors:
     parameters: Tensors = dict(module.named_parameters())
     stored = module.state_dict(keep_vars=True)
     return parameters | {name: buffer for name, buffer in module.named_buffers() if name in stored}
+
+
+def weights_sha256(module: nn.Module) -> str:
+    """One hash of all weights by name, whatever files they came in."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module_tensors(module).items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().to("cpu").reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:

@@ -30,7 +30,11 @@ from bertworks.train.parallel import Parallel
 
 
 class Step(nn.Module):
-    """The module and its losses as one forward pass, which is what DDP and FSDP listen to."""
+    """The module and its losses as one forward pass, which is what DDP and FSDP listen to.
+
+    A batch without sequences goes through it like any other: where processes compute together, the one that has none
+    left must still take part.
+    """
 
     def __init__(self, module: nn.Module, objective: Objective) -> None:
         super().__init__()
@@ -38,11 +42,8 @@ class Step(nn.Module):
         self.objective = objective
 
     def forward(self, batch: Batch) -> dict[str, Loss]:
-        """The losses of one micro-batch; those of an empty one are 0, with a gradient of 0 for every parameter."""
-        if batch.num_tokens:
-            return self.objective.losses(self.module, batch)
-        nothing = torch.stack([weight.sum() for weight in trained_parameters(self.module).values()]).sum() * 0.0
-        return {name: Loss(sum=nothing, count=0) for name in self.objective.weights}
+        """The losses of one micro-batch."""
+        return self.objective.losses(self.module, batch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +73,11 @@ class Stepper:
         self.optimizer = make_optimizer(module, config.optimizer)
         self._prepared = parallel.prepare_optimizer(self.optimizer)
         self.parameters = trained_parameters(module)
-        self._stand_in: Batch | None = None
 
     def gradients(self, step: int, batches: Sequence[Batch], flags: Sequence[float] = ()) -> Outcome:
         """Fill the gradients with those of step `step` and clip them."""
         parallel, names = self.parallel, list(self.objective.weights)
         counts, num_tokens = self._global_counts(names, batches)
-        if parallel.world == 1:
-            batches = [batch for batch in batches if batch.num_tokens]
         zero = torch.zeros((), device=parallel.device)
         sums = dict.fromkeys(names, zero)
         right: dict[str, Tensor] = {}
@@ -96,12 +94,11 @@ class Stepper:
                         total = total + losses[name].sum * share
                 if total.requires_grad:
                     parallel.backward(total)
-            if batch.num_tokens:
-                for name in names:  # still on the device: nothing waits here
-                    loss = losses[name]
-                    sums[name] = sums[name] + loss.sum.detach()
-                    if loss.correct is not None:
-                        right[name] = right.get(name, zero) + loss.correct
+            for name in names:  # still on the device: nothing waits here
+                loss = losses[name]
+                sums[name] = sums[name] + loss.sum.detach()
+                if loss.correct is not None:
+                    right[name] = right.get(name, zero) + loss.correct
         grad_norm = parallel.clip(self.parameters.values(), self.config.clip_norm)
         added = self._added_up(
             [*sums.values(), *(right.get(name, zero) for name in names)],
@@ -132,24 +129,14 @@ class Stepper:
         return dict(zip(names, counts, strict=True)), num_tokens
 
     def _losses(self, batch: Batch) -> Mapping[str, Loss]:
-        """The losses of a micro-batch. An empty one still takes part in what the processes do together.
-
-        Its forward pass is that of the last batch there was, with losses that count for nothing.
-        """
-        if batch.num_tokens:
-            batch = batch.to(self.parallel.device)
-            losses: dict[str, Loss] = self.forward(batch)
-            for name, loss in losses.items():
-                if loss.count != batch.counts.get(name, 0):
-                    raise ValueError(
-                        f"the loss {name} is of {loss.count} items, its batch was prepared with {batch.counts}"
-                    )
-            self._stand_in = batch
-            return losses
-        if self._stand_in is None and self.parallel.sharded:
-            raise ValueError("the very first micro-batch of a process is empty, which sharded training cannot do")
-        losses = self.forward(self._stand_in or batch)
-        return {name: Loss(sum=loss.sum * 0.0, count=0) for name, loss in losses.items()}
+        """The losses of a micro-batch, whose counts are as they were prepared."""
+        losses: dict[str, Loss] = self.forward(batch.to(self.parallel.device))
+        for name, loss in losses.items():
+            if loss.count != batch.counts.get(name, 0):
+                raise ValueError(
+                    f"the loss {name} is of {loss.count} items, its batch was prepared with {batch.counts}"
+                )
+        return losses
 
     def update(self, scale: float) -> None:
         """Move the weights with the schedule's share of the learning rate, and empty the gradients."""

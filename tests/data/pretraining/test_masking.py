@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertworks.config import from_dict, to_dict
 from bertworks.data.pretraining import Lexicon, Masked, Masker, MaskingConfig, Sequences
-from bertworks.data.pretraining.masking import _choose, span_hazard
+from bertworks.data.pretraining.masking import _choose, _fill_up, span_hazard
 from bertworks.errors import ConfigError, TokenizerError, UsageError
 from bertworks.text.tokenizer import Tokenizer
 from tests.data.pretraining.helpers import letters_tokenizer, rows_of
@@ -185,7 +185,7 @@ def test_lexicon_entries_are_masked_whole() -> None:
     texts[0] = [5, 6, 7, 5, 6, 8, 45, 9, 8, 45, 10, 11, 12, 13] * 4
     rows = rows_of(texts)
     masking = masker("lexicon", rate=0.3)
-    starts = masking._unit_starts(rows, ~rows.special, rows.index[rows.sequence_ids], 0)
+    starts = masking._unit_starts(rows, ~rows.special)
     units = [rows.ids[a:b].tolist() for a, b in zip(*[np.flatnonzero(starts)[i:] for i in (0, 1)], strict=False)]
     assert units[1:8] == [[5, 6, 7], [5, 6], [8, 45, 9], [8, 45], [10, 11, 12, 13], [5, 6, 7], [5, 6]]
     is_masked = np.zeros(len(rows.ids), bool)
@@ -199,7 +199,7 @@ def test_an_entry_ends_where_a_word_does() -> None:
     """w0 w1 is an entry, but in w0 w1##a it is not there."""
     masking = masker("lexicon")
     rows = rows_of([[5, 6, 45, 9, 5, 6, 9]])
-    starts = masking._unit_starts(rows, ~rows.special, rows.index[rows.sequence_ids], 0)
+    starts = masking._unit_starts(rows, ~rows.special)
     assert starts.tolist() == [True, True, True, False, True, True, False, True, True]
 
 
@@ -215,28 +215,67 @@ def test_span_lengths_have_their_mean(mean: float, longest: int) -> None:
         np.testing.assert_allclose(at_least * hazard[1:], expected, atol=0.002)
 
 
+def spans_of(masking: Masker, rows: Sequences) -> tuple[np.ndarray, np.ndarray]:
+    """For each token, the number of its word and the number of its span."""
+    starts = masking._unit_starts(rows, ~rows.special)
+    words = np.flatnonzero(starts)
+    lead = masking._span_starts(rows, ~rows.special, words, rows.index[rows.sequence_ids], 0)
+    word = np.cumsum(starts) - 1
+    return word, np.cumsum(np.diff(lead, prepend=-1) > 0)[word] - 1
+
+
+def test_filling_up_by_hand() -> None:
+    """Words of 1 2 3 1 | 4 1 | (nothing); budgets 4, 2, 0: up to the first that does not fit, and the first anyway."""
+    chosen = np.zeros(7, bool)
+    size, sequence = np.array([1, 2, 3, 1, 4, 1, 0]), np.array([0, 0, 0, 0, 1, 1, 2])
+    _fill_up(np.arange(7), size, sequence, np.array([4, 2, 0]), chosen)
+    assert chosen.tolist() == [True, True, False, False, True, False, False]
+
+
 def test_spans_are_runs_of_whole_words_changed_alike() -> None:
-    rows = random_rows(400, 120, seed=5)
+    rows = random_rows(4000, 120, seed=5)
     masking = masker("span", mask_share=0.5, random_share=0.0)
-    maskable = ~rows.special
-    starts = masking._unit_starts(rows, maskable, rows.index[rows.sequence_ids], 0)
-    word = np.ones(len(rows.ids), bool)
-    word[1:] = (rows.ids[1:] < 45) | ~maskable[:-1]
-    assert not (starts & ~word).any()
-    unit = np.cumsum(starts) - 1
-    lengths = np.bincount(unit[maskable & word])
-    lengths = lengths[lengths > 0]
-    assert lengths.max() == 10
-    assert abs(lengths.mean() - 3.8) < 0.15  # the last span of a sequence is cut off
+    word, span = spans_of(masking, rows)
+    continues = np.flatnonzero((rows.ids >= 45) & (rows.positions > 1))
+    np.testing.assert_array_equal(word[continues], word[continues - 1])
+    np.testing.assert_array_equal(span[continues], span[continues - 1])
     masked = masking.apply(rows)
     check(rows, masked)
+    is_masked = np.zeros(len(rows.ids), bool)
+    is_masked[masked.places] = True
+    np.testing.assert_array_equal(is_masked[continues], is_masked[continues - 1])
     changed = masked.input_ids[masked.places] == MASK
-    by_unit = np.bincount(unit[masked.places], changed) / np.maximum(np.bincount(unit[masked.places]), 1)
-    assert set(by_unit) == {0.0, 1.0}
-    assert len(masked.places) == pytest.approx(400 * 18, rel=0.02)
-    # Every word is as likely to be masked as any other, away from the ends.
+    by_span = np.bincount(span[masked.places], changed) / np.maximum(np.bincount(span[masked.places]), 1)
+    assert set(by_span) == {0.0, 1.0}
+    counts = np.bincount(rows.sequence_ids[masked.places])
+    assert counts.max() == 18
+    assert counts.mean() > 17.8  # where the next word does not fit, its place stays free
+    # Every word is as likely to be masked as any other; the very first a little more, since it always begins a span.
     by_position = np.bincount(rows.positions[masked.places], minlength=122)[1:121].reshape(6, 20).sum(1)
-    assert by_position.max() / by_position.min() < 1.25
+    assert by_position.max() / by_position.min() < 1.12
+
+
+@pytest.mark.parametrize("length", [126, 510])
+def test_masked_spans_have_the_lengths_that_were_asked_for(length: int) -> None:
+    """All words are single tokens. Only the last span of a sequence is cut; as drawn, they are SpanBERT's."""
+    generator = np.random.default_rng(4)
+    rows = rows_of(generator.integers(5, 45, (300_000 // length, length)).tolist())
+    masking = masker("span")
+    masked = masking.apply(rows)
+    wanted = int(0.15 * length + 0.5)
+    assert (np.bincount(rows.sequence_ids[masked.places]) == wanted).all()
+    _, span = spans_of(masking, rows)
+    whole, taken = np.bincount(span), np.bincount(span[masked.places], minlength=span[-1] + 1)
+    cut = np.flatnonzero((taken > 0) & (taken < whole))
+    first = np.flatnonzero(np.diff(span, prepend=-1))  # of each span
+    assert len(np.unique(rows.sequence_ids[first[cut]])) == len(cut)  # at most one of a sequence
+    is_masked = np.isin(np.arange(len(rows.ids)), masked.places)
+    assert all(is_masked[first[number] : first[number] + taken[number]].all() for number in cut)  # its beginning
+    drawn = whole[taken > 0]
+    # Chance is 0.02 or so; the span at the end of a sequence is cut by that end, which is 3.8 / length of the mean.
+    assert abs(drawn.mean() - 3.8) < 0.1 + 14 / length
+    shares = np.bincount(drawn, minlength=11)[1:] / len(drawn)
+    np.testing.assert_allclose(shares, 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10), atol=0.015 + 2 / length)
 
 
 def test_random_tokens_are_drawn_for_each_token_of_a_span() -> None:

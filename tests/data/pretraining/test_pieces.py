@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bertworks.data.corpus import Corpus
 from bertworks.data.pretraining import SinglePieces
 from bertworks.data.pretraining.flat import FlatCorpus, ranges
-from bertworks.data.pretraining.pieces import MIN_TOKENS, cut
+from bertworks.data.pretraining.pieces import MIN_TOKENS, cut, cut_sentences
 from bertworks.errors import DataError, UsageError
 from bertworks.text.tokenizer import Tokenizer
 from tests.data.corpus_helpers import many
@@ -138,6 +138,48 @@ def test_all_text_is_there_once(mixed: Corpus, short_prob: float) -> None:
         np.testing.assert_array_equal(ids[1:-1], expected)
     full = (length == 9).mean()
     assert full == 0 if short_prob == 1 else full > (0.7 if short_prob == 0 else 0.2)
+
+
+def test_sentences_by_hand() -> None:
+    """Three texts of sentences 3 4 2 | 9 1 | 1, at most five tokens in a piece."""
+    text, start, length = cut_sentences(np.array([3, 2, 1]), np.array([3, 4, 2, 9, 1, 1]), 5)
+    assert list(zip(text.tolist(), start.tolist(), length.tolist(), strict=True)) == [
+        (0, 0, 3),
+        (0, 3, 4),
+        (0, 7, 2),
+        (1, 0, 5),
+        (1, 5, 5),  # what is left of the long sentence, and the next one; the text of one token is dropped
+    ]
+    nothing = cut_sentences(np.zeros(2, np.int64), np.zeros(0, np.int64), 5)
+    assert [len(part) for part in nothing] == [0, 0, 0]
+
+
+@given(st.lists(st.lists(st.integers(1, 30), max_size=6), max_size=5), st.integers(4, 12))
+def test_pieces_of_sentences_lose_only_rests_of_one_token(texts: list[list[int]], room: int) -> None:
+    counts, lengths = (
+        np.array([len(text) for text in texts], np.int64),
+        np.array([length for text in texts for length in text], np.int64),
+    )
+    text, start, length = cut_sentences(counts, lengths, room)
+    assert (length <= room).all()
+    assert (length >= MIN_TOKENS).all()
+    for number, sentences in enumerate(texts):
+        own = text == number
+        covered = {
+            token for first, size in zip(start[own], length[own], strict=True) for token in range(first, first + size)
+        }
+        assert len(covered) == length[own].sum()  # none twice
+        assert sum(sentences) - len(covered) <= len(sentences)
+        begins = {0, *np.cumsum(sentences).tolist()}
+        assert all(first in begins or first - room in start[own] for first in start[own].tolist())
+
+
+def test_a_piece_may_begin_with_a_sentence(mixed: Corpus) -> None:
+    tokenizer = mixed.tokenizer()
+    whole = SinglePieces(mixed, tokenizer, 24, whole_sentences=True)
+    plain = SinglePieces(mixed, tokenizer, 24)
+    assert len(whole) >= len(plain)
+    assert whole.num_tokens - 2 * len(whole) >= 0.95 * (plain.num_tokens - 2 * len(plain))
 
 
 def test_a_piece_does_not_depend_on_its_company(mixed: Corpus) -> None:

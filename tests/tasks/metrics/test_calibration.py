@@ -39,10 +39,26 @@ def test_the_temperature_recovers_what_the_rows_were_drawn_with() -> None:
     assert ours.fit_temperature(logits, truth) == pytest.approx(2.5, rel=0.05)
 
 
-def test_temperatures_stay_within_bounds() -> None:
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_rows_that_are_all_right_promise_no_certainty(scale: float) -> None:
+    """Two of two allow 3/4 and ten of ten 11/12, however low or high the logits."""
+    for rows in (2, 10):
+        logits = scale * np.tile([1.0, 0.0], (rows, 1))
+        temperature = ours.fit_temperature(logits, np.zeros(rows, np.int64))
+        assert ours.softmax(logits, temperature).max(axis=1).mean() == pytest.approx((rows + 1) / (rows + 2))
+
+
+def test_low_logits_get_a_low_temperature() -> None:
+    """What nine of ten rows say is 90 %, also where the model has hardly been trained."""
+    logits = np.tile([0.05, 0.0], (10, 1))
+    temperature = ours.fit_temperature(logits, np.array([1] + [0] * 9))
+    assert temperature < 0.1
+    assert ours.softmax(logits, temperature)[0, 0] == pytest.approx(0.9)
+
+
+def test_temperatures_at_the_ends() -> None:
     logits = np.array([[2.0, 0.0], [0.0, 2.0]])
-    assert ours.fit_temperature(logits, np.array([0, 1])) == 0.5  # all right: never too sure
-    assert ours.fit_temperature(logits, np.array([1, 0])) == 10.0  # all wrong
+    assert ours.fit_temperature(logits, np.array([1, 0])) == pytest.approx(10.0)  # all wrong
     assert ours.fit_temperature(np.zeros((0, 2)), np.zeros(0, np.int64)) == 1.0
 
 

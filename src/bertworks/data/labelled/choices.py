@@ -97,9 +97,7 @@ def find_roles(columns: Columns, options: ReadOptions) -> Roles:
     if not endings and not columns.has_names:
         return _numbered(columns, options, label)
     if not endings:
-        raise columns.ask(
-            "the possible continuations cannot be told", "name each of their columns with --option-column"
-        )
+        raise columns.ask("the possible continuations cannot be told", "name their columns with --option-columns a,b,c")
     if options.labelled and label is None and gold is None:
         raise columns.ask("there is no column that says which option is right", "choose it with --label-column")
     texts, prefix = _beginning(columns, options, (*endings, label, gold))
@@ -160,7 +158,7 @@ def _numbered(columns: Columns, options: ReadOptions, label: str | None) -> Role
             raise columns.ask(f"{len(numbers)} columns may be the label", "choose it with --label-column", numbers)
         label = numbers[0] if numbers else None
     if len(texts) < 3:
-        how = "give the file a header (text, option0, option1, …, label) or use --text-column and --option-column"
+        how = "give the file a header (text, option0, option1, …, label) or use --text-column and --option-columns"
         raise columns.ask("the beginning and its continuations cannot be told", how)
     if options.labelled and label is None:
         raise columns.ask("there is no column that says which option is right", "choose it with --label-column")

@@ -20,7 +20,7 @@ from bertworks.data.corpus.reader import Corpus
 from bertworks.data.pretraining import draw
 from bertworks.data.pretraining.draw import Stream
 from bertworks.data.pretraining.flat import Ints
-from bertworks.data.pretraining.sequences import SequenceSource
+from bertworks.data.pretraining.sequences import RowSource
 from bertworks.errors import UsageError
 
 MAX_HELD_OUT = 0.05  # of the corpus's tokens
@@ -29,7 +29,7 @@ MAX_HELD_OUT = 0.05  # of the corpus's tokens
 class Batches:
     """Step number to (epoch, sequence numbers)."""
 
-    def __init__(self, source: SequenceSource, batch_tokens: int, seed: int = 0) -> None:
+    def __init__(self, source: RowSource, batch_tokens: int, seed: int = 0) -> None:
         """`batch_tokens` is the size of a global batch, which no batch exceeds by more than one sequence."""
         longest = int(source.lengths.max())
         if batch_tokens < longest:

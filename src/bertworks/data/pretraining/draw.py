@@ -41,6 +41,11 @@ class Stream(IntEnum):
     DROPOUT = 10  # seeds of torch's generator
     HELD_OUT = 11  # which documents are held out
     MINE = 12  # which documents phrases are mined from
+    GENERATE = 13  # texts that a model writes
+    BATCHES = 14  # the order of an epoch's batches, where they are not shuffled one by one
+    UNLABELLED = 15  # the order of text without labels
+    WORD_VECTORS = 16  # everything that is drawn for a text of word vectors
+    SOFTMAX = 17  # which words of a large vocabulary a step predicts against
 
 
 def bits(stream: int, seed: int, epoch: int, index: ArrayLike, position: ArrayLike = 0) -> NDArray[np.uint64]:

@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertworks import atomic
 from bertworks.data.corpus.reader import Corpus
 from bertworks.data.pretraining.flat import Ints
 from bertworks.data.pretraining.phrases import MiningOptions, mine_phrases
 from bertworks.data.pretraining.trie import Trie
 from bertworks.data.pretraining.words import special_ids
 from bertworks.data.source import Source
-from bertworks.errors import DataError, OutputError
+from bertworks.errors import DataError
 from bertworks.text.tokenizer import Tokenizer
 
 HEADER = "# bertworks lexicon 1, vocabulary of "
@@ -107,13 +106,6 @@ class Lexicon:
         unit, _ = self._trie.match(np.asarray(ids, np.int64), np.asarray(lengths, np.int64), starts)
         return unit
 
-    def save(self, path: str | Path, tokenizer: Tokenizer | None = None) -> None:
-        """Write the lexicon as plain text."""
-        try:
-            atomic.write_text(Path(path), self.to_text(tokenizer))
-        except OSError as error:
-            raise OutputError(f"{path}: the lexicon cannot be written: {error.strerror or error}") from error
-
     def to_text(self, tokenizer: Tokenizer | None = None) -> str:
         """One entry per line; with a tokenizer, what each entry spells stands beside it."""
         lines = [f"{HEADER}{self.vocab_size}"]
@@ -124,7 +116,7 @@ class Lexicon:
 
     @classmethod
     def load(cls, path: str | Path) -> Lexicon:
-        """Read what `save` wrote."""
+        """Read a file with what `to_text` gave."""
         source = Source(path)
         try:
             lines = source.lines()

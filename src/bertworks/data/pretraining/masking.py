@@ -14,13 +14,13 @@ max(1, round(rate × maskable tokens)) of each sequence, halves rounded up.
 
 The units of a sequence are gone through in random order, and each is taken that still fits into the count. Only where
 none at all fits is the count exceeded, by taking the smallest (the first of them in that order). Larger units have thus
-slightly less of a chance towards the end of the count, as in BERT's own whole-word masking.
+slightly less of a chance towards the end of the count, as in BERT's own whole-word masking. Spans are taken otherwise:
 
 *Spans.* SpanBERT draws a length (geometric, p = 0.2, at most 10: 3.8 words in the mean), then a place for it, until the
-count is reached. Here each sequence is first cut into segments with those lengths throughout, and whole segments are
-chosen evenly; no span can overlap another, so nothing is drawn in vain. Two chosen segments may touch, as SpanBERT's spans
-may. Since only those are taken that still fit, chosen segments are shorter than all of them: 3.1 words in the mean in a
-sequence of 126, 3.6 in one of 510.
+count is reached; the last one is cut. Here each sequence is first cut into spans with those lengths throughout, and they
+are taken in random order; no span can overlap another, so nothing is drawn in vain. Two of them may touch, as SpanBERT's
+may. The last one is cut after the last of its words that fits, and none is passed over, so that the lengths which are
+drawn have the distribution that was asked for. Of the first span at least one word is taken.
 
 *Replacements* (80 % mask, 10 % random, 10 % unchanged) are decided token by token as in BERT; for spans, once for the
 whole span as in SpanBERT, where a half-masked span would give half of itself away. A random token is drawn evenly from
@@ -145,21 +145,26 @@ class Masker:
         wanted = np.where(counts > 0, np.maximum(wanted, 1), 0)
 
         index = rows.index[rows.sequence_ids]  # (T,)
-        starts = self._unit_starts(rows, maskable, index, epoch)  # (T,)
-        first = np.flatnonzero(starts)  # (U,) the first token of each unit
+        starts = self._unit_starts(rows, maskable)  # (T,)
+        first = np.flatnonzero(starts)  # (U,) the first token of each unit; of a span, the first of each of its words
         size = np.diff(first, append=len(starts))  # (U,) number of tokens
         size[~maskable[first]] = 0  # a unit is maskable or not as a whole
         sequence = rows.sequence_ids[first]  # (U,)
-        key = draw.bits(Stream.SELECT, self.seed, epoch, index[first], rows.positions[first])
+        lead = first if self._span_ends is None else self._span_starts(rows, maskable, first, index, epoch)  # (U,)
+        key = draw.bits(Stream.SELECT, self.seed, epoch, index[lead], rows.positions[lead])
         key = (sequence.astype(np.uint64) << np.uint64(64 - SEQUENCE_BITS)) | (key >> np.uint64(SEQUENCE_BITS))
+        order = np.argsort(key, kind="stable")  # the words of a span, which have one key, stay together
         chosen = np.zeros(len(first), np.bool_)
-        _choose(np.argsort(key, kind="stable"), size, sequence, wanted, chosen)
+        if self._span_ends is None:
+            _choose(order, size, sequence, wanted, chosen)
+        else:
+            _fill_up(order, size, sequence, wanted, chosen)
         unit = np.cumsum(starts) - 1  # (T,)
         places = np.flatnonzero(chosen[unit])
 
         input_ids, targets = rows.ids.copy(), rows.ids[places]
         # One decision for a whole span: that of its first token.
-        asked = first[unit[places]] if config.unit == "span" else places
+        asked = lead[unit[places]] if config.unit == "span" else places
         change = draw.uniform(Stream.CHANGE, self.seed, epoch, index[asked], rows.positions[asked])
         input_ids[places[change < config.mask_share]] = self.mask_id
         other = places[(change >= config.mask_share) & (change < config.mask_share + config.random_share)]
@@ -167,22 +172,33 @@ class Masker:
         input_ids[other] = self.ordinary[drawn]
         return Masked(input_ids, places, targets)
 
-    def _unit_starts(self, rows: Sequences, maskable: NDArray[np.bool_], index: Ints, epoch: int) -> NDArray[np.bool_]:
-        """Whether a unit begins at each token; a token that is not maskable is a unit by itself."""
+    def _unit_starts(self, rows: Sequences, maskable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether a unit, or a word of a span, begins at each token (T,); one that is not maskable is a unit by itself."""
         if self.config.unit == "token":
             return np.ones(len(rows.ids), np.bool_)
-        apart = ~maskable  # tokens before which a unit begins, whatever they are
-        apart[1:] |= ~maskable[:-1]
-        apart[rows.starts[rows.lengths > 0]] = True
+        apart = _apart(rows, maskable)
         starts = apart | self._words(rows.ids) if self._words else np.ones(len(rows.ids), np.bool_)
         if self.lexicon is not None:
             unit = self.lexicon.match(rows.ids, rows.lengths, starts)
             starts[1:] &= unit[1:] != unit[:-1]
             starts |= apart
-        if self._span_ends is not None:
-            number = draw.uniform(Stream.SPAN, self.seed, epoch, index, rows.positions)
-            _join_words(starts, apart, number, self._span_ends)
         return starts
+
+    def _span_starts(self, rows: Sequences, maskable: NDArray[np.bool_], words: Ints, index: Ints, epoch: int) -> Ints:
+        """For each word, given by its first token, the first token of the span that it is in: both (U,)."""
+        assert self._span_ends is not None
+        number = draw.uniform(Stream.SPAN, self.seed, epoch, index[words], rows.positions[words])
+        begins = np.empty(len(words), np.bool_)
+        _cut_spans(_apart(rows, maskable)[words], number, self._span_ends, begins)
+        return words[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
+
+
+def _apart(rows: Sequences, maskable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Tokens before which a unit begins, whatever they are (T,): the first of a sequence, and around unmaskable ones."""
+    apart = ~maskable
+    apart[1:] |= ~maskable[:-1]
+    apart[rows.starts[rows.lengths > 0]] = True
+    return apart
 
 
 def span_hazard(mean: float, longest: int) -> NDArray[np.float64]:
@@ -234,17 +250,28 @@ def _choose(order: Ints, size: Ints, sequence: Ints, wanted: Ints, chosen: NDArr
 
 
 @compiled
-def _join_words(
-    starts: NDArray[np.bool_], apart: NDArray[np.bool_], number: NDArray[np.float64], hazard: NDArray[np.float64]
+def _fill_up(order: Ints, size: Ints, sequence: Ints, wanted: Ints, chosen: NDArray[np.bool_]) -> None:
+    """Take words in the given order, sequence by sequence, up to the first that does not fit; the first in any case."""
+    current, left = -1, 0
+    begun = False
+    for word in order:
+        if sequence[word] != current:
+            current, left, begun = sequence[word], wanted[sequence[word]], False
+        if size[word] == 0:
+            continue
+        if size[word] <= left or not begun:
+            chosen[word] = begun = True
+            left -= size[word]
+        else:
+            left = 0
+
+
+@compiled
+def _cut_spans(
+    apart: NDArray[np.bool_], number: NDArray[np.float64], hazard: NDArray[np.float64], begins: NDArray[np.bool_]
 ) -> None:
-    """Join words to spans: take away the starts inside a span. `number` decides at each word whether the last ended."""
+    """Which words begin a span: those before which one must begin (`apart`), and where `number` says the last ended."""
     words = 0
-    for token in range(len(starts)):
-        if apart[token]:
-            words = 1
-        elif starts[token]:
-            if number[token] < hazard[words]:
-                words = 1
-            else:
-                words += 1
-                starts[token] = False
+    for word in range(len(apart)):
+        begins[word] = apart[word] or number[word] < hazard[words]
+        words = 1 if begins[word] else words + 1

@@ -28,13 +28,10 @@ from numpy.typing import NDArray
 from bertworks.data.corpus.reader import Corpus
 from bertworks.data.pretraining import draw
 from bertworks.data.pretraining.flat import FlatCorpus, Ints, check_vocabulary, ranges
-from bertworks.data.pretraining.pairs import SentencePairs
-from bertworks.data.pretraining.sequences import Sequences, SequenceSource, frame
+from bertworks.data.pretraining.sequences import Sequences, frame
 from bertworks.errors import DataError, UsageError
 from bertworks.text.template import Layout
 from bertworks.text.tokenizer import Tokenizer
-
-__all__ = ["MIN_TOKENS", "SentencePairs", "SequenceSource", "Sequences", "SinglePieces"]
 
 MIN_TOKENS = 2  # of text in a piece
 
@@ -50,6 +47,7 @@ class SinglePieces:
         documents: NDArray[Any] | None = None,
         seed: int = 0,
         short_prob: float = 0.0,
+        whole_sentences: bool = False,
     ) -> None:
         """Plan the pieces.
 
@@ -57,6 +55,8 @@ class SinglePieces:
         documents:       the numbers of the documents to use; None means all
         short_prob:      this share of the full pieces is cut in two at a random place, so that a model whose texts are
                          all long sees short ones too (BERT makes a tenth of its sequences shorter); no text is lost
+        whole_sentences: a piece is as many whole sentences as fit, so that its beginning is that of a sentence; a sentence
+                         that is too long for one piece is cut as above
         """
         check_vocabulary(corpus, tokenizer)
         if not 0 <= short_prob <= 1:
@@ -69,7 +69,10 @@ class SinglePieces:
             needed = self.layout.num_special + 2 * MIN_TOKENS
             raise UsageError(f"sequence_length must be at least {needed} with this tokenizer, not {sequence_length}")
         self._flat = FlatCorpus(corpus, documents)
-        document, offset, length = cut(self._flat.lengths, room)
+        if whole_sentences:
+            document, offset, length = cut_sentences(*self._flat.sentences(), room)
+        else:
+            document, offset, length = cut(self._flat.lengths, room)
         if short_prob > 0:
             document, offset, length = _shortened(document, offset, length, room, short_prob, seed)
         self._document = document.astype(np.int32)  # (n,) place in the list of chosen documents
@@ -116,6 +119,26 @@ def cut(lengths: Ints, room: int) -> tuple[Ints, Ints, Ints]:
     length = np.minimum(lengths[text] - start, room)
     kept = length >= MIN_TOKENS
     return text[kept], start[kept], length[kept]
+
+
+def cut_sentences(counts: Ints, lengths: Ints, room: int) -> tuple[Ints, Ints, Ints]:
+    """The same at the ends of sentences: `counts` of them in each text, `lengths` of all of them."""
+    found: list[tuple[int, int, int]] = []
+    ends = np.cumsum(counts)
+    for text, (first, end) in enumerate(zip((ends - counts).tolist(), ends.tolist(), strict=True)):
+        start = filled = 0
+        for length in lengths[first:end].tolist():
+            if filled and filled + length > room:
+                found.append((text, start, filled))
+                start, filled = start + filled, 0
+            while length > room:
+                found.append((text, start, room))
+                start, length = start + room, length - room
+            filled += length
+        found.append((text, start, filled))
+    pieces = np.array(found, np.int64).reshape(-1, 3)
+    text, start, length = pieces[pieces[:, 2] >= MIN_TOKENS].T
+    return text, start, length
 
 
 def _shortened(

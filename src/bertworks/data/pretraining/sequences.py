@@ -50,8 +50,9 @@ class Sequences:
         return np.arange(len(self.ids)) - np.repeat(self.starts, self.lengths)
 
 
-class SequenceSource(Protocol):
-    """Numbered sequences. What number `i` is may depend on the epoch, but never on what else is taken with it."""
+class RowSource(Protocol):
+    """Numbered rows of whatever an objective prepares. What number `i` is may depend on the epoch, but never on what else is
+    taken with it."""
 
     @property
     def num_tokens(self) -> int:
@@ -62,6 +63,14 @@ class SequenceSource(Protocol):
     def lengths(self) -> NDArray[Any]:
         """The number of tokens of every sequence, special tokens included, (n,)."""
         ...
+
+    def take(self, numbers: Ints, epoch: int) -> Any:
+        """These rows."""
+        ...
+
+
+class SequenceSource(RowSource, Protocol):
+    """Numbered sequences."""
 
     def take(self, numbers: Ints, epoch: int) -> Sequences:
         """These sequences, sorted by length (stable)."""

@@ -9,6 +9,7 @@ Legend: N rows, C classes or labels, K bins.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +19,8 @@ from bertworks.errors import UsageError
 
 Floats = NDArray[np.float64]
 
-TEMPERATURES = (0.5, 10.0)
-"""Allowed temperatures. A few rows that are all right would ask for 0, and promise certainty ever after."""
+TEMPERATURES = (0.01, 10.0)
+"""Allowed temperatures. A model that was trained little is right with low logits, and asks for one far below 1."""
 
 
 def softmax(logits: ArrayLike, temperature: float = 1.0) -> Floats:
@@ -48,25 +49,37 @@ def log_loss(logits: ArrayLike, truth: NDArray[np.integer], temperature: float =
 def fit_temperature(logits: ArrayLike, truth: NDArray[np.integer]) -> float:
     """The temperature with the lowest log loss on labelled rows; 1.0 where there are none.
 
-    The loss is convex in 1 / temperature; its slope changes sign once, which halving finds.
+    The loss is convex in 1 / temperature; its slope changes sign once, which halving finds. Rows that are all right would
+    ask for 0, and promise certainty ever after: N of them allow no more than a mean confidence of (N + 1) / (N + 2), which
+    is Laplace's rule of succession.
     """
     scores = np.asarray(logits, np.float64)
     if len(scores) == 0:
         return 1.0
     true = float(scores[np.arange(len(scores)), truth].mean())
+    most = (len(scores) + 1) / (len(scores) + 2)
 
     def slope(inverse: float) -> float:
         return float((softmax(scores, 1.0 / inverse) * scores).sum(axis=1).mean()) - true
 
+    def excess(inverse: float) -> float:
+        return float(softmax(scores, 1.0 / inverse).max(axis=1).mean()) - most
+
+    best = _crossing(slope)
+    return 1.0 / (best if excess(best) <= 0.0 else _crossing(excess))
+
+
+def _crossing(rising: Callable[[float], float]) -> float:
+    """The 1 / temperature at which a rising function of it is 0, or the end of the allowed ones that is nearest."""
     low, high = 1.0 / TEMPERATURES[1], 1.0 / TEMPERATURES[0]
-    if slope(low) >= 0.0:
-        return TEMPERATURES[1]
-    if slope(high) <= 0.0:
-        return TEMPERATURES[0]
-    for _ in range(30):
+    if rising(low) >= 0.0:
+        return low
+    if rising(high) <= 0.0:
+        return high
+    for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
-    return 2.0 / (low + high)
+        low, high = (middle, high) if rising(middle) < 0.0 else (low, middle)
+    return (low + high) / 2
 
 
 def fit_thresholds(probabilities: ArrayLike, truth: ArrayLike) -> Floats:

@@ -1,9 +1,9 @@
-"""Train tokenizers: BPE, byte-level BPE and WordPiece by likelihood, on texts larger than memory.
+"""Train tokenizers: BPE, byte-level BPE, WordPiece by likelihood, whole words and characters, on texts larger than memory.
 
     options = TrainerOptions.of("wordpiece", vocab_size=30_000)
     train_tokenizer(texts, options, workers=2).save("my-tokenizer")
 
-Text → (`pipeline`) words → (`words`) counts → (`symbols`, `pairs`, `bpe`, `wordpiece`) pieces → (`build`) tokenizer.
+Text → (`pipeline`) words → (`words`) counts → (`symbols`, `pairs`, `bpe`, `wordpiece`, `whole`) pieces → (`build`) tokenizer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bertworks.text.tokenizer import Tokenizer
 from bertworks.text.train.bpe import Learnt, Progress, learn_bpe
 from bertworks.text.train.build import build_tokenizer
 from bertworks.text.train.options import ALGORITHMS, FAMILIES, FORMS, TrainerOptions
+from bertworks.text.train.whole import learn_whole
 from bertworks.text.train.wordpiece import learn_wordpiece
 from bertworks.text.train.words import count_words
 
@@ -31,6 +32,7 @@ __all__ = [
     "count_words",
     "learn",
     "learn_bpe",
+    "learn_whole",
     "learn_wordpiece",
     "train_tokenizer",
 ]
@@ -54,7 +56,7 @@ def train_tokenizer(
     """
     word_counts = count_words(texts, options, workers=workers, max_words=max_words, progress=progress)
     learnt = learn(word_counts, options, progress=progress)
-    if len(learnt.vocab) < options.vocab_size:
+    if len(learnt.vocab) < options.vocab_size and options.algorithm not in ("word", "character"):
         limit = None if options.algorithm == "byte-bpe" else options.limit_alphabet
         was_limited = limit is not None and len(set().union(*word_counts)) > limit
         logger.warning(
@@ -80,6 +82,13 @@ def learn(word_counts: Mapping[str, int], options: TrainerOptions, *, progress: 
             min_pair_count=options.min_pair_count,
             max_token_length=options.max_token_length,
             progress=progress,
+        )
+    if options.algorithm in ("word", "character"):
+        return learn_whole(
+            word_counts,
+            vocab_size=options.vocab_size,
+            special_tokens=options.special_tokens,
+            min_frequency=options.min_frequency,
         )
     byte_level = options.algorithm == "byte-bpe"
     return learn_bpe(

@@ -21,6 +21,7 @@ from bertworks.text.train.wordpiece import CONTINUING_PREFIX, MAX_WORD_LENGTH
 TEMPLATES: dict[str, tuple[str, str]] = {
     "bert": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"),
     "roberta": ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+    "elmo": ("<S> $A </S>", "<S> $A </S> <S> $B </S>"),
 }
 
 
@@ -45,7 +46,9 @@ def build_backend(learnt: Learnt, options: TrainerOptions) -> Backend:
             continuing_subword_prefix=CONTINUING_PREFIX,
             max_input_chars_per_word=MAX_WORD_LENGTH,
         )
-    elif options.algorithm == "bpe":
+    elif options.algorithm == "word":
+        model = models.WordLevel(learnt.vocab, unk_token=unknown)
+    elif options.algorithm in ("bpe", "character"):  # characters are pieces of which none were merged
         model = models.BPE(learnt.vocab, learnt.merges, unk_token=unknown)
     else:
         model = models.BPE(learnt.vocab, learnt.merges)  # every byte is known
@@ -53,7 +56,8 @@ def build_backend(learnt: Learnt, options: TrainerOptions) -> Backend:
     normalizer = build_normalizer(options)
     if normalizer is not None:
         backend.normalizer = normalizer
-    backend.pre_tokenizer = build_pre_tokenizer(options)
+    if options.algorithm != "character":  # to which spaces are tokens, too
+        backend.pre_tokenizer = build_pre_tokenizer(options)
     post_processor = _post_processor(learnt, options)
     if post_processor is not None:
         backend.post_processor = post_processor
@@ -61,6 +65,8 @@ def build_backend(learnt: Learnt, options: TrainerOptions) -> Backend:
         "wordpiece": lambda: decoders.WordPiece(prefix=CONTINUING_PREFIX),
         "bpe": lambda: decoders.Metaspace(replacement=METASPACE, prepend_scheme="always"),
         "byte-bpe": decoders.ByteLevel,
+        "word": lambda: decoders.WordPiece(cleanup=True),  # spaces between words, none before a comma
+        "character": decoders.Fuse,
     }[options.algorithm]()
     mask = options.roles.get("mask_token")
     # RoBERTa's words carry the space before them, so its mask takes that space in.

@@ -7,7 +7,7 @@ from typing import Any
 
 from bertworks.errors import TokenizerError, UsageError, choice, did_you_mean
 
-ALGORITHMS = ("wordpiece", "bpe", "byte-bpe")
+ALGORITHMS = ("wordpiece", "bpe", "byte-bpe", "word", "character")
 FORMS = ("none", "nfc", "nfd", "nfkc", "nfkd")
 NUM_BYTES = 256  # all of them are in the alphabet of byte-bpe
 
@@ -29,6 +29,13 @@ FAMILIES: dict[str, dict[str, str]] = {
         "bos_token": "<s>",
         "eos_token": "</s>",
     },
+    "elmo": {
+        "bos_token": "<S>",
+        "eos_token": "</S>",
+        "unk_token": "<UNK>",
+        "cls_token": "<S>",
+        "sep_token": "</S>",
+    },
     "gpt2": {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},
 }
 
@@ -37,6 +44,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "wordpiece": {"family": "bert", "lowercase": True, "strip_accents": True, "clean_text": True, "split_cjk": True},
     "bpe": {"family": "bert", "lowercase": True, "strip_accents": True, "clean_text": True, "split_cjk": True},
     "byte-bpe": {"family": "roberta"},
+    # Words are spelt and characters are read as they are written.
+    "word": {"family": "elmo", "clean_text": True},
+    "character": {"family": "elmo"},
 }
 
 
@@ -52,9 +62,9 @@ class TrainerOptions:
     strip_accents: bool = False  # å becomes a: not for languages in which these are letters of their own
     clean_text: bool = False  # control characters out, every kind of white space becomes a space
     split_cjk: bool = False  # each Chinese character is a word
-    split_punctuation: bool = True  # each punctuation mark is a word; byte-bpe has its own pattern and ignores this
+    split_punctuation: bool = True  # each punctuation mark is a word; byte-bpe and character ignore this
     add_prefix_space: bool = False  # byte-bpe: treat the first word of a text like any other
-    min_frequency: int = 2  # a pair must occur this often to be merged
+    min_frequency: int = 2  # a pair must occur this often to be merged, a word or a character to be a token
     min_pair_count: int | None = None  # WordPiece: a fixed threshold instead of the falling one, see `wordpiece`
     limit_alphabet: int | None = None  # keep this many characters, the most frequent; byte-bpe keeps all 256
     max_token_length: int | None = None  # in characters (bytes in byte-bpe), without markers

@@ -25,6 +25,7 @@ from tokenizers.pre_tokenizers import PreTokenizer
 
 from bertworks.text.tokenizer import clean
 from bertworks.text.train.options import TrainerOptions
+from bertworks.text.word_rules import word_rules
 
 METASPACE = "▁"  # marks the start of a word in (character) BPE
 BYTE_SPACE = "Ġ"  # how byte-level BPE spells a space
@@ -54,7 +55,8 @@ def build_normalizer(options: TrainerOptions) -> Normalizer | None:
 
 
 def build_pre_tokenizer(options: TrainerOptions) -> PreTokenizer:
-    """WordPiece: words without their spaces; BPE: words that start with `▁`; byte-level BPE: GPT-2's pattern."""
+    """WordPiece: words without their spaces; BPE: words that start with `▁`; byte-level BPE: GPT-2's pattern; whole words:
+    as people separate them."""
     if options.algorithm == "byte-bpe":
         return pre_tokenizers.ByteLevel(add_prefix_space=options.add_prefix_space, use_regex=True)
     if options.algorithm == "bpe":
@@ -65,6 +67,8 @@ def build_pre_tokenizer(options: TrainerOptions) -> PreTokenizer:
         return pre_tokenizers.Sequence(
             [*steps, pre_tokenizers.Punctuation("isolated")] if options.split_punctuation else steps
         )
+    if options.algorithm == "word" and options.split_punctuation:
+        return word_rules()
     return pre_tokenizers.BertPreTokenizer() if options.split_punctuation else pre_tokenizers.WhitespaceSplit()
 
 
@@ -75,12 +79,14 @@ class Pipeline:
         self.normalizer = build_normalizer(options)
         self.pre_tokenizer = build_pre_tokenizer(options)
         self._byte_level = options.algorithm == "byte-bpe"
+        self._characters = options.algorithm == "character"
         self._mark = METASPACE if options.algorithm == "bpe" else ""
         self._lowercase = options.lowercase
         # The space is put before a text, not before each of its chunks.
         self._prefix_space = self._byte_level and options.add_prefix_space
         self._of_chunk = build_pre_tokenizer(replace(options, add_prefix_space=False))
         self._normalize_whole = self._byte_level and self.normalizer is not None
+        self._quick = options.algorithm != "word"  # has an expression of ours for ASCII
         self._ascii = _GPT2_ASCII if self._byte_level else _WORD_OR_MARK if options.split_punctuation else _NOT_SPACE
 
     def words(self, text: str) -> list[str]:
@@ -90,7 +96,9 @@ class Pipeline:
         return [word for word, _ in self.pre_tokenizer.pre_tokenize_str(text)]
 
     def count(self, texts: Iterable[str]) -> dict[str, int]:
-        """How often each word occurs in the texts."""
+        """How often each word (each character, where these are the tokens) occurs in the texts."""
+        if self._characters:
+            return self._count_characters(texts)
         after_space: Counter[str] = Counter()  # chunks that have one space before them, kept without it
         as_is: Counter[str] = Counter()
         for text in texts:
@@ -117,9 +125,16 @@ class Pipeline:
                 words[word] = words.get(word, 0) + count
         return words
 
+    def _count_characters(self, texts: Iterable[str]) -> dict[str, int]:
+        characters: Counter[str] = Counter()
+        for text in texts:
+            text = clean(text)
+            characters.update(text if self.normalizer is None else self.normalizer.normalize_str(text))
+        return dict(characters)
+
     def _split(self, chunk: str) -> list[str]:
         """The words of one chunk."""
-        if chunk.isascii() and chunk.isprintable():
+        if self._quick and chunk.isascii() and chunk.isprintable():
             if self._byte_level:
                 return self._ascii.findall(chunk.replace(" ", BYTE_SPACE))
             if self._lowercase:

@@ -1,0 +1,285 @@
+"""`bertworks translate run`: every text of a file to its translation, streamed, and safe to stop at any moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bertworks.cli.common import (
+    DEFAULT_DEVICE,
+    DeviceOption,
+    EncodingOption,
+    FormatOption,
+    JsonOption,
+    NoHeaderOption,
+    QuietOption,
+    SeedOption,
+    StoppedError,
+    TextColumnOption,
+    ThreadsOption,
+    model_identity,
+    prepare,
+)
+from bertworks.cli.console import Progress, duration, print_json, print_note, print_result
+from bertworks.errors import DataError, OutputError, UsageError
+
+if TYPE_CHECKING:
+    from bertworks.data.readers import TextReader
+    from bertworks.data.writers import Kind
+    from bertworks.infer.decode import Strategy
+    from bertworks.infer.translate import AlignmentMatrix, Translation, Translator
+
+DEFAULT_BEAM = 5
+PICTURES = 20
+"""Sentences of a file that are drawn."""
+CHUNK_CHARACTERS = 4096
+"""Of texts that are translated before the first of them is printed."""
+
+
+def run(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="What translate train made, or a Marian or BART model.")
+    ],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Texts: .txt (one per line), .csv, .tsv, .jsonl, .parquet; or -.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where to write: .jsonl with scores, any other name for a translation per line.",
+            show_default="standard output",
+        ),
+    ] = None,
+    beam: Annotated[
+        int | None,
+        typer.Option(help="How many beginnings are kept; 1 is greedy.", min=1, metavar="N", show_default="5"),
+    ] = None,
+    length_penalty: Annotated[
+        float,
+        typer.Option(help="Scores are divided by length to this power; more gives longer translations.", metavar="X"),
+    ] = 1.0,
+    coverage_penalty: Annotated[
+        float, typer.Option(help="What it costs to leave source words out.", min=0.0, metavar="X")
+    ] = 0.0,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="Draw from the K most probable tokens.", metavar="K")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="Draw from the most probable tokens that make up P.", metavar="P")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Draw: flatter above 1, sharper below.", metavar="T")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="A file with a reference per line: tells the BLEU.", metavar="FILE")
+    ] = None,
+    alignment: Annotated[
+        Path | None,
+        typer.Option(help="Where the decoder looked, of the first sentences: a .html page, or .json.", metavar="FILE"),
+    ] = None,
+    text_column: TextColumnOption = None,
+    encoding: EncodingOption = "utf-8",
+    file_format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Drop what an unfinished run left, and start again.")
+    ] = False,
+    seed: SeedOption = 0,
+    device: DeviceOption = DEFAULT_DEVICE,
+    threads: ThreadsOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Translate every text of FILE, a line for a line.
+
+    The file is streamed, so it may be larger than memory. Stopped in the
+    middle, the same command continues where it was. A text longer than the
+    model reads at once is translated in parts; an empty line stays empty.
+
+    \b
+    Examples:
+      bertworks translate run en-de test.en -o test.de --reference reference.de
+      echo "A dog runs." | bertworks translate run en-de - --beam 1
+      bertworks translate run en-de test.en -o test.de --alignment pictures.html
+    """
+    if alignment is not None and alignment.suffix not in (".html", ".json"):
+        raise UsageError(f"--alignment is {alignment}; give a name that ends in .html (pictures) or .json (numbers)")
+    from bertworks.data.readers import TextReader
+
+    prepare(seed=seed, threads=threads)
+    strategy = _strategy(
+        beam,
+        drawing=any(value is not None for value in (top_k, top_p, temperature)),
+        top_k=top_k,
+        top_p=top_p,
+        temperature=temperature,
+        seed=seed,
+        length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
+    )
+    with TextReader(
+        file, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header
+    ) as reader:
+        from bertworks.infer.translate import Translator
+
+        translator = Translator.load(model, device=device)
+        work = _Work(translator, strategy, reference=reference, encoding=encoding, pictures=alignment is not None)
+        if output is None:
+            work.to_standard_output(reader, json=json)
+        else:
+            settings = {**reader.identity(), "model": model_identity(model), "strategy": repr(strategy)}
+            work.to_file(reader, output, settings, restart=restart, json=json, quiet=quiet)
+    if alignment is not None:
+        _write_alignment(alignment, model, work.alignments)
+        print_note(f"alignment: {alignment}", quiet=quiet)
+    for note in work.notes():
+        print_note(note, quiet=quiet)
+
+
+def _strategy(beam: int | None, *, drawing: bool, **options: Any) -> Strategy:
+    """Beam search, unless something else is asked for; a beam of one is greedy."""
+    from bertworks.infer.generate import choose_strategy
+
+    width = DEFAULT_BEAM if beam is None and not drawing else beam
+    return choose_strategy(beam=None if width == 1 else width, **options)
+
+
+class _Work:
+    """Chunks of texts to their translations, and what is to be told in the end."""
+
+    def __init__(
+        self, translator: Translator, strategy: Strategy, *, reference: str | None, encoding: str, pictures: bool
+    ) -> None:
+        self.translator, self.strategy = translator, strategy
+        self.references = None if reference is None else _lines(reference, encoding)
+        self.reference = reference
+        self.texts: list[str] = []  # all translations, where they are to be judged
+        self.alignments: list[AlignmentMatrix] = []
+        self.pictures = pictures
+        self.in_parts = self.unfinished = self.done = 0
+
+    def translate(self, chunk: Sequence[str], progress: Progress | None = None) -> list[Translation]:
+        """The next texts."""
+        found = self.translator.translate(
+            chunk, self.strategy, first=self.done, progress=None if progress is None else progress.within_chunk
+        )
+        self.done += len(chunk)
+        self.in_parts += sum(each.num_parts > 1 for each in found)
+        self.unfinished += sum(not each.finished for each in found)
+        for source, each in zip(chunk, found, strict=True):
+            if self.pictures and each.num_parts == 1 and each.text and len(self.alignments) < PICTURES:
+                self.alignments.append(self.translator.align(source, each.text))
+        return found
+
+    def to_standard_output(self, reader: TextReader, *, json: bool) -> None:
+        """Print as they come."""
+        for chunk in reader.chunks(characters=CHUNK_CHARACTERS):
+            for source, each in zip(chunk, self.translate(chunk), strict=True):
+                self.texts += [each.text] if self.references is not None else []
+                if json:
+                    print_json({"source": source, "translation": each.text, "score": round(each.score, 4)})
+                else:
+                    print_result(each.text)
+        if self.references is not None:
+            print_note(self._bleu())
+
+    def to_file(
+        self, reader: TextReader, output: Path, settings: dict[str, Any], *, restart: bool, json: bool, quiet: bool
+    ) -> None:
+        """Write, chunk by chunk."""
+        from bertworks.data.outputs import ResumableOutput
+        from bertworks.data.writers import Rows
+
+        started = time.monotonic()
+        kind: Kind = "record" if output.suffix == ".jsonl" else "line"
+        with ResumableOutput(output, kind, settings, restart=restart, resumable=reader.repeatable) as result:
+            before = self.done = result.resumed_rows
+            if before:
+                print_note(f"continuing after the {before:,} texts of an earlier run", quiet=quiet)
+            try:
+                with Progress("translate", reader.total_bytes, finished_rows=before, quiet=quiet or json) as progress:
+                    for chunk in reader.chunks(skip=before):
+                        progress.begin_chunk(len(chunk), reader.bytes_read)
+                        found = self.translate(chunk, progress)
+                        records = [
+                            {"source": source, "translation": each.text, "score": round(each.score, 4)}
+                            for source, each in zip(chunk, found, strict=True)
+                        ]
+                        result.append(Rows(start=result.rows, records=records))
+                        progress.end_chunk()
+            except KeyboardInterrupt:
+                raise StoppedError(result.kept()) from None
+            rows = result.rows
+            result.finish()
+        seconds = time.monotonic() - started
+        bleu = None
+        if self.references is not None:
+            self.texts = list(_written(output))
+            bleu = self._bleu()
+        if json:
+            score = None if bleu is None else self.score
+            print_json({"output": str(output), "texts": rows, "seconds": round(seconds, 3), "bleu": score})
+            return
+        rate = (rows - before) / max(seconds, 1e-9)
+        print_result(f"{output}: {rows:,} translations in {duration(seconds)} ({rate:,.0f} texts/s)")
+        if bleu is not None:
+            print_result(bleu)
+
+    def _bleu(self) -> str:
+        from bertworks.tasks.metrics.bleu import SIGNATURE, corpus_bleu
+
+        assert self.references is not None
+        if len(self.references) != len(self.texts):
+            raise DataError(
+                f"has {len(self.references):,} lines for {len(self.texts):,} translations, which must belong together line by "
+                "line",
+                path=self.reference,
+            )
+        found = corpus_bleu(self.texts, self.references)
+        self.score = found.score
+        precisions = "/".join(f"{precision:.1f}" for precision in found.precisions)
+        return f"BLEU {found.score:.2f} ({precisions}, brevity {found.brevity:.3f}; {SIGNATURE})"
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know."""
+        if self.in_parts:
+            count = "a text was" if self.in_parts == 1 else f"{self.in_parts:,} texts were"
+            yield f"{count} longer than the {self.translator.window} tokens that are read at once, and translated in parts"
+        if self.unfinished:
+            count = "a translation" if self.unfinished == 1 else f"{self.unfinished:,} translations"
+            yield f"{count} did not end by itself and stops at the longest length that is tried"
+
+
+def _lines(path: str, encoding: str) -> list[str]:
+    from bertworks.data.source import Source
+
+    source = Source(path, encoding)
+    try:
+        return [line.rstrip("\r\n") for _, line in source.lines()]
+    finally:
+        source.close()
+
+
+def _written(output: Path) -> Iterator[str]:
+    """The translations in a finished file, those of earlier runs included."""
+    import json as json_module
+
+    for line in _lines(str(output), "utf-8"):
+        yield str(json_module.loads(line)["translation"]) if output.suffix == ".jsonl" else line
+
+
+def _write_alignment(path: Path, model: str, alignments: Sequence[AlignmentMatrix]) -> None:
+    from bertworks.atomic import write_text
+    from bertworks.translate.alignment import alignment_json, alignment_page
+
+    content = alignment_json(alignments) if path.suffix == ".json" else alignment_page(Path(model).name, alignments)
+    try:
+        write_text(path, content)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,66 @@
+"""What `bertworks.load` returns for a model that reads one text and writes another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from bertworks.errors import ModelError
+from bertworks.hub.translation import Translation, save_translation
+from bertworks.infer.decode import Strategy
+from bertworks.infer.embed import Runner
+from bertworks.infer.generate import Writer
+from bertworks.infer.loaded import LoadedModel, strings
+from bertworks.infer.translate import AlignmentMatrix, Translator
+from bertworks.infer.translate import Translation as Translated
+from bertworks.models.device import usable_device
+
+
+class LoadedTranslator(LoadedModel):
+    """An encoder-decoder with its tokenizers; it translates, and has no vectors, masks or labels to give."""
+
+    def __init__(self, translation: Translation, *, device: str | torch.device = "cpu") -> None:
+        self.device = usable_device(device)
+        self.settings = None
+        self.directory = translation.directory
+        self.translation = replace(translation, model=translation.model.eval().to(self.device))
+
+    @property
+    def module(self) -> nn.Module:
+        """The encoder-decoder."""
+        return self.translation.model
+
+    @property
+    def runner(self) -> Runner:
+        raise ModelError(
+            "this model reads one text and writes another; what it can do here is `translate`, `align` and `generate`"
+        )
+
+    @cached_property
+    def writer(self) -> Writer:
+        """What writes."""
+        opened = self.translation
+        ids = opened.model.config.target  # type: ignore[union-attr]
+        return Writer(opened.model, opened.source, opened.target, ids=ids, continues=False, device=self.device)  # type: ignore[arg-type]
+
+    @cached_property
+    def translator(self) -> Translator:
+        """What translates texts of any length."""
+        return Translator(self.translation.model, self.translation.source, self.translation.target, device=self.device)
+
+    def translate(self, texts: Sequence[str], strategy: Strategy | None = None) -> list[Translated]:
+        """The best translation of each text; see `bertworks.infer.translate`."""
+        return self.translator.translate(strings(texts), strategy)
+
+    def align(self, source: str, target: str) -> AlignmentMatrix:
+        """Where the decoder looks in `source` while it is made to write `target`, word by word."""
+        return self.translator.align(source, target)
+
+    def save(self, directory: str | Path) -> None:
+        """Write a directory that `bertworks.load` and, where the model is of one of its families, `transformers` open."""
+        save_translation(self.translation, directory)

@@ -1,0 +1,111 @@
+"""`bertworks translate`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertworks.cli.main import main
+from tests.translate.small import SMALL, write_pairs
+
+SETTINGS = [part for setting in SMALL for part in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translate")
+    source, target = write_pairs(folder)
+    output = folder / "run"
+    arguments = ["translate", "train", "--train", source, target, "--dev", source, target, "--steps", "3"]
+    assert main([*arguments, *SETTINGS, "-o", str(output), "--track", "none", "--quiet"]) == 0
+    return output
+
+
+def test_train_tells_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = write_pairs(tmp_path)
+    pairs = tmp_path / "pairs.tsv"
+    rows = zip(Path(source).read_text().splitlines(), Path(target).read_text().splitlines(), strict=True)
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+    arguments = [
+        "translate",
+        "train",
+        "--train",
+        str(pairs),
+        "--columns",
+        "2,1",
+        "--recipe",
+        "rnn-attention",
+        "--epochs",
+        "0.3",
+    ]
+    assert main([*arguments, *SETTINGS, "-o", str(tmp_path / "run"), "--track", "none"]) == 0
+    said = capsys.readouterr().out
+    assert "data       training: " in said
+    assert "pairs from pairs.tsv" in said
+    assert "GRU with Bahdanau's attention, 2 + 2 layers of width 32" in said
+    assert "bleu greedy" in said
+    assert main(["translate", "train", "-o", str(tmp_path / "run"), "--resume"]) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "bahdanau" in capsys.readouterr().out
+    assert main(["translate", "run", str(tmp_path / "run"), str(target), "-o", str(tmp_path / "out.en")]) == 0
+
+
+def test_run_translates_line_for_line(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = tmp_path / "texts.en"
+    texts.write_text("The dog sees the cat.\n\nThe bird sings.\n")
+    reference = tmp_path / "reference.de"
+    reference.write_text("Der Hund sieht die Katze.\n\nDer Vogel singt.\n")
+    output = tmp_path / "texts.de"
+    arguments = ["translate", "run", str(model), str(texts), "-o", str(output), "--reference", str(reference)]
+    page = tmp_path / "page.html"
+    assert main([*arguments, "--alignment", str(page)]) == 0
+    said = capsys.readouterr().out
+    assert "3 translations" in said
+    assert "BLEU" in said
+    lines = output.read_text(encoding="utf-8").split("\n")
+    assert len(lines) == 4
+    assert lines[1] == ""
+    content = page.read_text(encoding="utf-8")
+    assert content.count("<section>") == 2
+    assert "layer 2: 4 heads" in content
+    assert main(["translate", "run", str(model), str(texts)]) == 0
+    assert capsys.readouterr().out.split("\n") == lines
+    assert main([*arguments[:-3], str(tmp_path / "out.jsonl"), "--json", "--alignment", str(tmp_path / "a.json")]) == 0
+    assert json.loads(capsys.readouterr().out)["texts"] == 3
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["translation"] for row in rows] == lines[:3]
+    alignments = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert alignments[0]["source"][1:4] == ["The", "dog", "sees"]
+    for options in (["--beam", "1"], ["--top-k", "4", "--seed", "2"], ["--coverage-penalty", "0.3"]):
+        assert main(["translate", "run", str(model), str(texts), *options]) == 0
+        assert len(capsys.readouterr().out.split("\n")) == 4
+
+
+def test_errors_are_sentences(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = tmp_path / "texts.en"
+    texts.write_text("The dog.\nThe cat.\n")
+    short = tmp_path / "short.de"
+    short.write_text("Der Hund.\n")
+    cases = {
+        "1 lines for 2 translations": [str(model), str(texts), "--reference", str(short)],
+        "wider than the vocabulary": [str(model), str(texts), "--beam", "500"],
+        "ends in .html": [str(model), str(texts), "--alignment", "picture.png"],
+        "no such file": [str(model), str(tmp_path / "absent")],
+    }
+    for sentence, arguments in cases.items():
+        assert main(["translate", "run", *arguments]) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(["translate", "train", "--train", str(texts), str(short), "-o", str(tmp_path / "x")]) == 2
+    assert "short.de:1: ends after 1 line, but" in capsys.readouterr().err
+
+
+def test_info_knows_translators(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(model)]) == 0
+    said = capsys.readouterr().out
+    assert "marian" in said
+    assert "bertworks translate train" in said

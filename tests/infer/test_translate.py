@@ -1,0 +1,98 @@
+"""Translating texts: what comes in goes out, in order, whatever shares a batch; and where the decoder looked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.errors import ModelError, UsageError
+from bertworks.infer.decode import Beam, Greedy, Sample, Strategy
+from bertworks.infer.translate import Translator
+from bertworks.nn.packed import Packed
+from tests.translate.small import MAX_LENGTH, make_rnn, make_text, make_tokenizer, make_transformer
+
+TEXT = make_text(60)
+TOKENIZER = make_tokenizer()
+MODELS = {
+    "transformer": make_transformer,
+    "bahdanau": lambda tokenizer: make_rnn(tokenizer, attention="bahdanau"),
+    "luong": lambda tokenizer: make_rnn(tokenizer, attention="luong", cell="lstm"),
+}
+STRATEGIES = [Greedy(), Beam(width=4), Beam(width=3, coverage_penalty=0.2), Sample(top_k=5, seed=3)]
+
+
+def translator(kind: str) -> Translator:
+    return Translator(MODELS[kind](TOKENIZER), TOKENIZER)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: type(each).__name__)
+def test_a_text_does_not_depend_on_its_batch(kind: str, strategy: Strategy) -> None:
+    subject = translator(kind)
+    texts = list(TEXT.sources[:12])
+    together = subject.translate(texts, strategy)
+    for number in (0, 5, 11):
+        alone = subject.translate([texts[number]], strategy, first=number)[0]
+        assert alone.text == together[number].text
+        assert alone.score == pytest.approx(together[number].score, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_greedy_is_the_most_probable_token_each_time(kind: str) -> None:
+    subject = translator(kind)
+    model, target = subject.model, subject.model.config.target
+    source = TOKENIZER.encode(TEXT.sources[4]).ids.astype(np.int64)
+    written = [target.start]
+    with torch.no_grad():
+        memory = model.encode(Packed.from_sequences([source]))
+        for _ in range(2 * len(source) + 10):
+            hidden = model.decode(Packed.from_sequences([written]), memory).last  # type: ignore[arg-type]
+            logits = model.project(hidden[-1:])[0]
+            logits[list(target.forbidden)] = -torch.inf
+            written.append(int(logits.argmax()))
+            if written[-1] in target.end:
+                break
+    assert subject.translate([TEXT.sources[4]], Greedy())[0].text == TOKENIZER.decode(written).strip()
+
+
+def test_empty_texts_stay_empty_and_long_ones_come_in_parts() -> None:
+    subject = translator("transformer")
+    sentence = "The dog sees the cat."
+    long = " ".join([sentence] * 6)
+    found = subject.translate(["", "  ", sentence, long, "dog " * 60])
+    assert [each.num_parts for each in found][:3] == [0, 0, 1]
+    assert found[0].text == found[1].text == ""
+    assert found[3].num_parts > 1
+    assert found[4].num_parts > 1
+    assert subject.translate([]) == []
+    parts, cut = subject.parts([long, "dog " * 60])
+    assert " ".join(parts) == long
+    assert all(part.endswith(".") for part in parts)  # whole sentences
+    assert all(len(TOKENIZER.encode(part).ids) <= MAX_LENGTH for part in (*parts, *cut))
+
+
+def test_unknown_characters_do_no_harm() -> None:
+    assert len(translator("bahdanau").translate(["狗 🐶 ☃ \ud800", "The dog sees the cat."])) == 2
+
+
+def test_a_beam_wider_than_the_vocabulary_is_refused() -> None:
+    with pytest.raises(UsageError, match="wider than the vocabulary"):
+        translator("bahdanau").translate(["The dog."], Beam(width=1000))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_alignment(kind: str) -> None:
+    subject = translator(kind)
+    found = subject.align("Today the girl often sings.", "Heute singt das Mädchen oft.")
+    assert found.source == ("<s>", "Today", "the", "girl", "often", "sings", ".", "</s>")
+    assert found.target == ("Heute", "singt", "das", "Mädchen", "oft", ".", "</s>")
+    layers, heads = (2, 3) if kind == "transformer" else (1, 1)
+    assert found.weights.shape == (layers, heads, 7, 8)
+    np.testing.assert_allclose(found.weights.sum(axis=-1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(found.picture, found.weights[0].mean(axis=0))
+
+
+def test_other_models_are_refused() -> None:
+    with pytest.raises(ModelError, match="does not translate"):
+        Translator(torch.nn.Linear(2, 2), TOKENIZER)
