@@ -27,8 +27,15 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import pytest
+from hypothesis import settings
 
 from tests.weights import AbsentError, directory_of
+
+# The same examples every time, so that whether a change passes does not hang on luck; `--hypothesis-profile=explore` looks
+# for new ones.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile("same")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 NEEDED = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bertworks.tasks.words import split_words
@@ -32,6 +32,8 @@ def test_words(text: str, expected: str) -> None:
     assert " ".join(word for word, _ in words(text)) == expected
 
 
+@example("7a'd")
+@example("a7's")
 @given(st.text(st.sampled_from("aBc7.,-'’:/&@_ \n!$sntrevd"), max_size=30))
 def test_they_are_those_of_a_tagger(text: str) -> None:
     assert [place for _, place in words(text)] == split_words(text)

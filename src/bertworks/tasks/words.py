@@ -34,7 +34,7 @@ WORD = re.compile(
     """,
     re.VERBOSE,
 )
-CLITIC = re.compile(r"(?<=\w)(?:n['’]t|['’](?:s|re|ve|ll|d|m))$", re.IGNORECASE)
+CLITIC = re.compile(r"(?<=[^\W\d_])(?:n['’]t|['’](?:s|re|ve|ll|d|m))$", re.IGNORECASE)
 WIDE = (
     (0x3040, 0x30FF),  # kana
     (0x3400, 0x4DBF),
@@ -51,8 +51,8 @@ def split_words(text: str) -> list[tuple[int, int]]:
     places = []
     for match in WORD.finditer(kinds):
         start, end = match.span()
-        clitic = CLITIC.search(text[start:end]) if kinds[start] == "w" else None
-        if clitic is not None and clitic.start() > 0:
+        clitic = CLITIC.search(text[start:end])
+        if clitic is not None:
             middle = start + clitic.start()
             places += [(start, middle), (middle, end)]
         else:
