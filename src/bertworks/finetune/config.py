@@ -263,6 +263,11 @@ class WordsSection:
         if self.characters == "lstm" and self.character_features % 2:
             raise ConfigError("words.character_features must be even for a character LSTM, which has two directions")
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Everything that is read beside the examples."""
+        return (*self.vectors, *self.between, *self.unlabelled)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSection:
@@ -276,8 +281,8 @@ class RunSection:
     test: str | None = None
     data_sha256: str = ""
     """Of all examples, as they were read and split."""
-    vectors_sha256: tuple[str, ...] = ()
-    """Of each source of word vectors."""
+    words_sha256: tuple[str, ...] = ()
+    """Of each source of word vectors, and of the text without labels."""
     seed: int = 0
     seeds: int = 1
     """How many trainings, with the seeds `seed`, `seed` + 1 …"""

@@ -123,9 +123,14 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
     yield Understood(sentences=data.understood)
     over_words: WordModel | None = None
     if words:
-        over_words = make_model(config, run, data.train, options.output, str(device), begun=stored is not None)
+        over_words = make_model(config, run, data.train, options.output, str(device))
+        if stored is not None and over_words.sha256 != run.words_sha256:
+            raise UsageError(
+                f"the run in {options.output} was started with other word vectors or other text without labels than "
+                f"{', '.join(config.words.files)} hold now; bring the old ones back, or begin another run in another directory"
+            )
         yield Understood(sentences=over_words.described)
-        run = replace(run, vectors_sha256=over_words.sha256)
+        run = replace(run, words_sha256=over_words.sha256)
         loaded, fresh = over_words.loaded, True
     else:
         loaded, fresh = open_model(run.model, data.train, config.fresh)

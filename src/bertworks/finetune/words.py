@@ -8,6 +8,7 @@ sentences. Text without labels, for cross-view training, is cut into sentences a
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -65,8 +66,10 @@ class WordModel:
 
     @property
     def sha256(self) -> tuple[str, ...]:
-        """Of each source of word vectors."""
-        return tuple(named.sha256 for named in self.inputs.named)
+        """Of each source of word vectors, and of the text without labels."""
+        words = repr([example.words for example in self.unlabelled]).encode("utf-8", "surrogatepass")
+        text = [hashlib.sha256(words).hexdigest()] if self.unlabelled else []
+        return (*(named.sha256 for named in self.inputs.named), *text)
 
     def options(self, section: WordsSection, task: str) -> dict[str, Any]:
         """What `bertworks.tasks.for_examples` gets beside the task's own settings."""
@@ -87,26 +90,19 @@ def check_words(config: FinetuneConfig, run: RunSection) -> bool:
         return False  # a new model over subwords (`bertworks.finetune.fresh`)
     if run.task not in TASKS:
         raise UsageError(f"the settings of [words] are for {' and '.join(TASKS)}, not for {run.task}")
-    if run.frozen:
-        raise UsageError(f"--frozen is for a pretrained model; {run.model} is a new one. Leave --frozen out")
     if config.words.unlabelled and run.task != "tag":
         raise ConfigError(f"words.unlabelled (cross-view training) is for tag, not for {run.task}")
     return True
 
 
 def make_model(
-    config: FinetuneConfig, run: RunSection, train: Sequence[Example], output: Path, device: str, *, begun: bool
+    config: FinetuneConfig, run: RunSection, train: Sequence[Example], output: Path, device: str
 ) -> WordModel:
-    """A model for the training examples; its weights are drawn when it is trained. `begun`: the run is being resumed."""
+    """A model for the training examples; its weights are drawn when it is trained."""
     section = config.words
     sentences = [_words(example) for example in train]
     names = [*((name, False) for name in section.vectors), *((name, True) for name in section.between)]
     named = tuple(named_source(name, last=between) for name, between in names)
-    if begun and tuple(each.sha256 for each in named) != run.vectors_sha256:
-        raise UsageError(
-            f"the run in {output} was started with other word vectors than {', '.join(name for name, _ in names)} hold now; "
-            "bring the old ones back, or begin another run in another directory"
-        )
     inputs = open_inputs(WordInputs(named=named), device=device, cache=output / VECTORS)
     if section.unlabelled and any(is_contextual(source) for source in inputs.sources):
         there = next(source.name for source in inputs.sources if is_contextual(source))

@@ -54,12 +54,16 @@ def load_translation(name: str | os.PathLike[str], revision: str | None = None) 
     model = load_module(directory)
     source = Tokenizer.from_directory(directory)
     target = Tokenizer.from_directory(directory, "target") if has_sides(directory) else source
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters() if "tokens" in name}
-    table = min((int(shape[0]) for shape in shapes.values()), default=target.vocab_size)
-    if max(source.vocab_size, target.vocab_size) > table and len(shapes) < 2:
+    tables = [
+        module.num_embeddings
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Embedding) and name.endswith(("tokens", "embeddings"))
+    ]
+    size = max(source.vocab_size, target.vocab_size)
+    if tables and size > max(tables):
         raise CheckpointError(
-            f"{directory}: the tokenizer has {max(source.vocab_size, target.vocab_size)} tokens, but the model has "
-            f"vectors for only {table}; the two do not belong together"
+            f"{directory}: the tokenizer has {size} tokens, but the model has vectors for only {max(tables)}; "
+            "the two do not belong together"
         )
     return Translation(model=model, source=source, target=target, directory=directory)
 
