@@ -164,6 +164,11 @@ def test_what_cannot_write_says_so(language_model: Path, minilm_directory: Path,
     with pytest.raises(UsageError, match="max_new_tokens is 0"):
         loaded.generate("a", max_tokens=0)
     assert len(loaded.generate("The", max_tokens=500)[0].tokens) <= 37
+    # One prompt has room for a few tokens only, its neighbours for many: it leaves when its places are used up.
+    many = ["The geese " * 5, *["Walking"] * 20]
+    found = loaded.generate(many, max_tokens=30)
+    same(found[0], loaded.generate(many[0], max_tokens=30))
+    same(found[1], loaded.generate(many[1], max_tokens=30))
 
 
 def test_end_of_text_is_read_from_the_configuration(language_model: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ with its memory, a recurrent model with its state. `decoders` has the adapters, 
 A sequence that has ended leaves the batch, so that the steps become cheaper as a batch thins out. What a sequence becomes does
 not depend on its neighbours.
 
-Legend: B inputs, N live sequences (rows), V vocabulary, S longest source, P tokens that a row is told.
+Legend: B inputs, N live sequences (rows), V vocabulary, S longest source.
 """
 
 from __future__ import annotations
@@ -201,7 +201,6 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 LEAVE_TOGETHER = 8
 """Rows leave the batch once one in this many has ended: what stays must be copied, which is worth a few idle rows."""
 
-
 FEW_ROWS = 32
 """Below this a plain search for the maximum takes less time than the few more calls of the quicker one."""
 
@@ -252,7 +251,9 @@ def one_by_one(
         left = int(running.sum())
         if left == 0:
             break
-        if left * LEAVE_TOGETHER <= len(rows) * (LEAVE_TOGETHER - 1):
+        # A row that has reached its limit may have no place for another token, so it cannot stay idle.
+        is_full = bool((limits[rows] <= step + 1).any())
+        if is_full or left * LEAVE_TOGETHER <= len(rows) * (LEAVE_TOGETHER - 1):
             stay = running.nonzero().squeeze(1)
             decoder.select(state, stay)
             rows, chosen, running = rows[stay], chosen[stay], running[stay]

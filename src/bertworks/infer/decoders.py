@@ -37,7 +37,6 @@ class CacheState:
 
     cache: KeyValueCache
     layout: Layout  # N sequences of one token: a step
-    device: torch.device
     wants_attention: bool = False
     attention: Tensor | None = None  # (N, S)
 
@@ -184,7 +183,7 @@ def _places(config: TransformerConfig) -> int | None:
 
 def _state(stack: Transformer, num_sequences: int, capacity: int) -> CacheState:
     cache = KeyValueCache(num_layers=stack.config.num_hidden_layers, num_sequences=num_sequences, capacity=capacity)
-    return CacheState(cache, Layout([1] * num_sequences), _device(stack))
+    return CacheState(cache, Layout([1] * num_sequences))
 
 
 def _device(module: nn.Module) -> torch.device:
