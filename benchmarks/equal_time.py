@@ -4,9 +4,9 @@
 
 Same corpus, same tokenizer, same held-out documents, same threads, one after the other on an otherwise idle machine; the
 Trainer gets the seconds that our run took, should that have overrun its budget. It runs the usual masked-LM recipe: rows
-of 128 tokens joined and cut by `group_texts`, its MLM collator, batches of 32 rows, AdamW, warm-up and linear decay over
-as many steps as fit the minutes (measured first, like ours). Its learning rate is the best of a few short trials
-(`--peer-learning-rates`), given beside its minutes.
+of 128 tokens joined and cut by `group_texts`, its MLM collator, AdamW, warm-up over a tenth and linear decay over as many
+steps as fit the minutes (measured first, like ours). Rows in a batch and learning rate are the best of a few trials of a
+third of the time each (`--peer-settings`), by the loss on held-out text, given beside its minutes.
 
 Judged alike: masked accuracy at 15 % on held-out text, and SST-2 after fine-tuning both with the same program,
 `bertworks finetune`, several seeds. What is finished is kept in benchmarks/.cache and not repeated.
@@ -32,7 +32,10 @@ from benchmarks.study import corpus_directory, spread, train
 
 CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
 OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"
-LENGTH, BATCH_ROWS = 128, 32
+LENGTH = 128
+TRIAL_SHARE = 1 / 3
+SETTINGS = ("32:3e-4", "32:5e-4", "8:2e-4", "8:5e-4")
+"""Rows in a batch and learning rate of the Trainer."""
 
 
 def silence() -> None:
@@ -56,13 +59,14 @@ def rows_of(corpus_path: Path) -> np.ndarray:
     return joined[: count * LENGTH].reshape(count, LENGTH).astype(np.int32)
 
 
-def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, rate: float, steps: int, seed: int) -> Any:
+def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, setting: str, steps: int) -> Any:
     import transformers
 
     silence()
     layers, width, heads = map(int, size.split("x"))
+    batch_rows, rate = setting.split(":")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_path)
-    transformers.set_seed(seed)
+    transformers.set_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -80,16 +84,16 @@ def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, rate: float,
 
     arguments = transformers.TrainingArguments(
         output_dir=str(CACHE / "trainer"),
-        per_device_train_batch_size=BATCH_ROWS,
+        per_device_train_batch_size=int(batch_rows),
         max_steps=steps,
-        learning_rate=rate,
+        learning_rate=float(rate),
         weight_decay=0.01,
-        warmup_steps=max(1, steps // 20),
+        warmup_steps=max(1, steps // 10),
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,
         use_cpu=True,
-        seed=seed,
+        seed=0,
         logging_steps=max(1, steps // 10),
     )
     return transformers.Trainer(
@@ -101,36 +105,34 @@ def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, rate: float,
     )
 
 
-def train_peer(corpus: Path, size: str, seconds: float, rates: Sequence[float], output: Path) -> dict[str, Any]:
+def seconds_per_step(corpus: Path, size: str, setting: str) -> float:
+    rows, tokenizer = rows_of(corpus), corpus / "tokenizer"
+    peer_trainer(rows, tokenizer, size, setting, 2).train()  # warm
+    started = time.perf_counter()
+    peer_trainer(rows, tokenizer, size, setting, 20).train()
+    return (time.perf_counter() - started) / 20
+
+
+def train_peer(corpus: Path, size: str, setting: str, steps: int, output: Path) -> dict[str, Any]:
     import torch
 
-    rows = rows_of(corpus)
-    tokenizer = corpus / "tokenizer"
-    peer_trainer(rows, tokenizer, size, rates[0], 2, 0).train()  # warm
-    started = time.perf_counter()
-    peer_trainer(rows, tokenizer, size, rates[0], 15, 0).train()
-    per_step = (time.perf_counter() - started) / 15
-    trials = {}
-    if len(rates) > 1:
-        for rate in rates:
-            trainer = peer_trainer(rows, tokenizer, size, rate, max(10, int(seconds / 10 / per_step)), 0)
-            trainer.train()
-            trials[rate] = trainer.state.log_history[-2]["loss"]
-    rate = min(trials, key=lambda one: trials[one]) if trials else rates[0]
-    steps = int(seconds / per_step)
-    trainer = peer_trainer(rows, tokenizer, size, rate, steps, 0)
+    trainer = peer_trainer(rows_of(corpus), corpus / "tokenizer", size, setting, steps)
     started = time.perf_counter()
     trainer.train()
     taken = time.perf_counter() - started
     trainer.save_model(str(output))
-    return {
-        "steps": steps,
-        "tokens": steps * BATCH_ROWS * LENGTH,
-        "seconds": taken,
-        "learning_rate": rate,
-        "trials": trials,
-        "threads": torch.get_num_threads(),
-    }
+    tokens = steps * int(setting.split(":")[0]) * LENGTH
+    return {"setting": setting, "steps": steps, "tokens": tokens, "seconds": taken, "threads": torch.get_num_threads()}
+
+
+def difference(directory: Path, data: Path) -> float:
+    """How far the vectors of texts lie from their mean, relative to its length: 0 for a model that says the same of all."""
+    from bertworks import load
+
+    lines = (data / "sst2" / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:201]
+    vectors = load(directory).embed([line.split("\t")[0] for line in lines], pooling="mean")
+    mean = vectors.mean(0)
+    return float(np.linalg.norm(vectors - mean, axis=1).mean() / np.linalg.norm(mean))
 
 
 def finetune(directory: Path, data: Path, seed: int, rate: float) -> float:
@@ -170,6 +172,7 @@ def render(report: dict[str, Any]) -> str:
                 f"{entry['tokens'] / 1e6:.2f}",
                 f"{judged['accuracy']:.1%}",
                 f"{judged['loss']:.3f}",
+                f"{entry['difference']:.2f}",
                 f"{judged['sst2']:.1%}",
                 spread(best, ".1%"),
             ]
@@ -178,14 +181,30 @@ def render(report: dict[str, Any]) -> str:
         len(rates[best_rate(rates)]) for entry in report["engines"].values() if (rates := entry.get("sst2_finetuned"))
     ]
     seeds = min(counts, default=0)
-    header = ["", "minutes", "million tokens", "masked accuracy", "loss", "SST-2, frozen", "SST-2, fine-tuned"]
+    trials = "; ".join(
+        f"{rows} rows at {rate}: {trial['judged']['loss']:.3f}"
+        for setting, trial in report["trials"].items()
+        for rows, rate in [setting.split(":")]
+    )
+    header = [
+        "",
+        "minutes",
+        "million tokens",
+        "masked accuracy",
+        "loss",
+        "differ",
+        "SST-2, frozen",
+        "SST-2, fine-tuned",
+    ]
     machine = report["machine"]
     conditions = (
         f"{report['minutes']:g} minutes of pretraining each, shape {report['size']}, vocabulary 30,522, "
         f"{machine['threads']} threads of {machine['processor']}, one after the other. Masked accuracy and loss: 15 % of "
         "the tokens of held-out documents. Fine-tuned: three epochs of `bertworks finetune` for both, the better of the "
         f"learning rates {', '.join(report['finetune_rates'])} for each, by the first seed; "
-        f"over {seeds} seed{'s' if seeds != 1 else ''}: mean and range."
+        f"over {seeds} seed{'s' if seeds != 1 else ''}: mean and range. Differ: how far the vectors of 200 texts lie from "
+        f"their mean, relative to its length (0: the model says the same of every text).\n\nThe Trainer's settings are the "
+        f"best of trials of a third of the time each, by the loss on held-out text: {trials}."
     )
     return "\n".join(
         [
@@ -197,17 +216,18 @@ def render(report: dict[str, Any]) -> str:
     )
 
 
+PHASES = ("ours", "trials", "theirs", "finetune")
+
+
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.equal_time", description="The same minutes for both.")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--size", default="4x256x4")
     parser.add_argument("--seeds", type=int, default=3, help="of fine-tuning (default 3)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--peer-learning-rates", type=float, nargs="+", default=[5e-4, 1e-3, 2e-3])
+    parser.add_argument("--peer-settings", nargs="+", metavar="ROWS:RATE", default=SETTINGS)
     parser.add_argument("--finetune-rates", type=float, nargs="+", default=[3e-5, 1e-4, 3e-4])
-    parser.add_argument(
-        "--phases", nargs="+", choices=("ours", "theirs", "finetune"), default=["ours", "theirs", "finetune"]
-    )
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     add_places(parser, "equal_time")
     return parser.parse_args(arguments)
 
@@ -227,11 +247,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "seeds": options.seeds,
         "finetune_rates": [f"{rate:g}" for rate in options.finetune_rates],
         "engines": {},
+        "seconds_per_step": {},
+        "trials": {},
     }
     if options.output.exists():
         before = json.loads(options.output.read_text(encoding="utf-8"))
         if all(before[key] == report[key] for key in ("minutes", "size")):
-            report |= {"engines": before["engines"], "machine": before["machine"]}
+            report |= {
+                key: before.get(key, report[key]) for key in ("engines", "machine", "seconds_per_step", "trials")
+            }
     places = {OURS: CACHE / "ours", THEIRS: CACHE / "theirs"}
     seconds = 60 * options.minutes
     if "ours" in options.phases and OURS not in report["engines"]:
@@ -245,12 +269,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
             seconds=seconds,
         )
         entry["threads"] = options.threads
-        report["engines"][OURS] = {**entry, "judged": judge(places[OURS], corpus, options.data)}
+        judged = judge(places[OURS], corpus, options.data)
+        report["engines"][OURS] = {**entry, "judged": judged, "difference": difference(places[OURS], options.data)}
         write_json(report, options.output)
+    seconds = report["engines"].get(OURS, {}).get("seconds", seconds)
+
+    def run_peer(setting: str, share: float, output: Path) -> dict[str, Any]:
+        steps = int(share * seconds / report["seconds_per_step"][setting.split(":")[0]])
+        entry = train_peer(corpus, options.size, setting, steps, output)
+        judged = judge(output, corpus, options.data)
+        say(f"{setting}, {steps} steps: {judged}")
+        return {**entry, "judged": judged, "difference": difference(output, options.data)}
+
+    if "trials" in options.phases:
+        for rows, setting in {setting.split(":")[0]: setting for setting in options.peer_settings}.items():
+            if rows not in report["seconds_per_step"]:
+                report["seconds_per_step"][rows] = seconds_per_step(corpus, options.size, setting)
+                write_json(report, options.output)
+        for setting in options.peer_settings:
+            if setting not in report["trials"]:
+                report["trials"][setting] = run_peer(setting, TRIAL_SHARE, CACHE / "trial")
+                write_json(report, options.output)
     if "theirs" in options.phases and THEIRS not in report["engines"]:
-        seconds = report["engines"].get(OURS, {}).get("seconds", seconds)
-        entry = train_peer(corpus, options.size, seconds, options.peer_learning_rates, places[THEIRS])
-        report["engines"][THEIRS] = {**entry, "judged": judge(places[THEIRS], corpus, options.data)}
+        trials = report["trials"]
+        setting = min(trials, key=lambda one: trials[one]["judged"]["loss"])
+        report["engines"][THEIRS] = run_peer(setting, 1.0, places[THEIRS])
         write_json(report, options.output)
     if "finetune" in options.phases:
         for seed in range(options.seeds):

@@ -177,12 +177,15 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     asked: list[Any] = []
 
     def train(variant: studies.Variant, corpus: Path, output: Path, **options: Any) -> dict[str, Any]:
-        asked.append(options["seconds"])
+        asked.append((options["seconds"],))
         return {"steps": 10, "tokens": 2e6, "seconds": 66.0}
 
-    def train_peer(corpus: Path, size: str, seconds: float, rates: list[float], output: Path) -> dict[str, Any]:
-        asked.append(seconds)
-        return {"steps": 5, "tokens": 1e6, "seconds": seconds, "learning_rate": rates[0], "trials": {}}
+    def train_peer(corpus: Path, size: str, setting: str, steps: int, output: Path) -> dict[str, Any]:
+        asked.append((setting, steps, output.name))
+        return {"setting": setting, "steps": steps, "tokens": 1e6, "seconds": 66.0}
+
+    def judge(output: Path, corpus: Path, data: Path) -> dict[str, float]:
+        return JUDGED | {"loss": {("32:3e-4", 22): 7.5, ("8:2e-4", 22): 7.0}.get(asked[-1][:2], 4.5)}
 
     def tuned(directory: Path, data: Path, seed: int, rate: float) -> float:
         asked.append((directory.name, seed, rate))
@@ -191,18 +194,22 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(equal_time, "corpus_directory", lambda corpus, data: root / corpus)
     monkeypatch.setattr(equal_time, "train", train)
     monkeypatch.setattr(equal_time, "train_peer", train_peer)
-    monkeypatch.setattr(equal_time, "judge", lambda output, corpus, data: JUDGED)
+    monkeypatch.setattr(equal_time, "judge", judge)
+    monkeypatch.setattr(equal_time, "seconds_per_step", lambda corpus, size, setting: 1.0)
+    monkeypatch.setattr(equal_time, "difference", lambda directory, data: 0.5)
     monkeypatch.setattr(equal_time, "finetune", tuned)
     given = ["--minutes", "1", "--threads", "1", "--finetune-rates", "0.001", "0.01", "--write-docs"]
+    given += ["--peer-settings", "32:3e-4", "8:2e-4"]
     given += ["--output", str(root / "equal_time.json"), "--seeds"]
     equal_time.main([*given, "1"])
-    assert asked[:2] == [60.0, 66.0]  # the Trainer has the time that ours took
-    assert len(asked) == 2 + 2 * 2
+    # The Trainer has the time that ours took, in the trials a third of it, and goes on with the better setting.
+    assert asked[:4] == [(60.0,), ("32:3e-4", 22, "trial"), ("8:2e-4", 22, "trial"), ("8:2e-4", 66, "theirs")]
+    assert len(asked) == 4 + 2 * 2
     page_of("equal_time", root, capsys)
     equal_time.main([*given, "2"])  # only the second seed, with the better rate
-    assert asked[6:] == [("ours", 1, 0.01), ("theirs", 1, 0.01)]
+    assert asked[8:] == [("ours", 1, 0.01), ("theirs", 1, 0.01)]
     page = page_of("equal_time", root, capsys)
-    assert f"| {equal_time.OURS} | 1.1 | 2.00 | 25.0% | 4.500 | 70.0% | 81.5% (81.0%–82.0%) |" in page
+    assert f"| {equal_time.OURS} | 1.1 | 2.00 | 25.0% | 4.500 | 0.50 | 70.0% | 81.5% (81.0%–82.0%) |" in page
 
 
 def test_rows_of_the_trainer(corpus: Path) -> None:
