@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ import pytest
 import typer
 
 from bertworks.cli.main import app
+from tests.command_server import write_client
 from tests.conftest import SHARED
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +38,14 @@ NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 NEEDS = re.compile(r"<!-- needs: (.+) -->")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 SKIP_TAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+SETTINGS = {
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+    "NO_COLOR": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",  # commands this short are quicker so where other programs run
+}
 
 
 @dataclass(frozen=True)
@@ -138,26 +148,31 @@ class Runner:
         assert not said, "".join(said)
 
 
+@pytest.fixture(scope="module")
+def command_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a process that is any `bertworks` command at once (`command_server`)."""
+    address = tmp_path_factory.mktemp("commands") / "socket"
+    program = [sys.executable, "-m", "tests.command_server", str(address)]
+    process = subprocess.Popen(program, cwd=ROOT, env=os.environ | SETTINGS)
+    while not address.exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    yield address
+    process.kill()
+    process.wait()
+
+
 @pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_server: Path) -> Runner:
     """An empty folder, and a `bertworks` that is the one of this tree."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    command = programs / "bertworks"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bertworks.cli.main "$@"\n', encoding="utf-8")
-    command.chmod(0o755)
+    write_client(programs / "bertworks", command_server)
     (programs / "python").symlink_to(sys.executable)
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    environment = os.environ | {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": path,
-        "NO_COLOR": "1",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",  # commands this short are quicker so where other programs run
-    }
+    environment = os.environ | SETTINGS | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     return Runner(folder, environment, {"__name__": "__main__"})
 
 
