@@ -37,7 +37,7 @@ demo: $(VENV)/user.stamp  ## install and run the main job on the offline model
 	$(BIN)/bertworks demo --output demo-output --open
 
 test: $(VENV)/dev.stamp  ## install what is needed and run the whole suite
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal --durations 30
 
 test-slow: $(VENV)/dev.stamp  ## the long runs too
 	$(BIN)/python -m pytest
