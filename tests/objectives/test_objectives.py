@@ -269,6 +269,14 @@ def test_a_student_has_its_teachers_layers() -> None:
         assert tensor.data_ptr() != theirs[origin].data_ptr()
 
 
+def test_a_student_without_local_layers_says_so_in_one_way() -> None:
+    """Else a ModernBERT of one layer could not be written: its config has no place for a window that no layer has."""
+    config = make_model(num_layers=4).config
+    teacher = type(make_model())(replace(config, body=replace(config.body, local_window=4, global_every=3)))
+    body = init_student(teacher, num_layers=1).config.body
+    assert (body.local_window, body.global_every) == (None, 1)
+
+
 def test_shared_layers_are_kept() -> None:
     config = make_model(num_layers=6).config
     teacher = type(make_model())(replace(config, body=replace(config.body, num_groups=2)))

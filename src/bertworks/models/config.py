@@ -127,6 +127,9 @@ class TransformerConfig:
             )
         if self.positions.relative == "rotary" and (self.layer.hidden_size // self.layer.num_attention_heads) % 2:
             raise ConfigError("rotary positions need an even head size (hidden_size / num_attention_heads)")
+        if not any(map(self.is_local, range(self.num_hidden_layers))):  # one way to say that there is no local layer
+            object.__setattr__(self, "local_window", None)
+            object.__setattr__(self, "global_every", 1)
 
     @property
     def embedding_size(self) -> int:
