@@ -44,7 +44,7 @@ ROWS = {
     "trec": Row(
         "TREC, six classes of questions (latin-1)",
         "classify --train DATA/trec/train_5500.label --dev DATA/trec/TREC_10.label --encoding latin-1 --epochs 3",
-        ("accuracy", "macro_f1"),
+        ("accuracy", "f1_macro"),
     ),
     "codah": Row(
         "CODAH, four endings, a tenth kept for dev",
@@ -54,7 +54,7 @@ ROWS = {
     "squad2": Row(
         "SQuAD 2.0, 17 articles, a fifth of the articles kept for dev",
         "qa --train DATA/squad/dev-v2.0-17articles.json --dev-fraction 0.2 --epochs 2",
-        ("exact", "f1", "no_answer_f1"),
+        ("exact_match", "f1", "no_answer_accuracy"),
     ),
     "swedish-minilm": Row("Swedish NER, MiniLM (English)", f"tag {SWEDISH}", ("f1",)),
     "swedish-ours": Row("Swedish NER, our Swedish encoder", f"tag {SWEDISH} --model SWEDISH", ("f1",)),
@@ -170,10 +170,13 @@ def render(report: dict[str, Any]) -> str:
         if entry is None:
             continue
         metrics = entry["metrics"]
+        if unknown := set(row.figures) - metrics["metrics"].keys():
+            raise SystemExit(
+                f"{name} has no figure {', '.join(sorted(unknown))}; it has {', '.join(metrics['metrics'])}"
+            )
         figures = ", ".join(
             f"{figure} {told(metrics['metrics'][figure], metrics.get('spread', {}).get(figure))}"
             for figure in row.figures
-            if figure in metrics["metrics"]
         )
         own = metrics["metric"]
         baseline = ", ".join(

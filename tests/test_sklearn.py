@@ -23,6 +23,7 @@ import bertworks
 from bertworks import hub
 from bertworks.errors import BertworksError, ConfigError, UsageError
 from bertworks.sklearn import Embedder, EstimatorError, QuestionAnswerer, Tagger, TextClassifier, TextRegressor
+from bertworks.tasks.word_tagging import WordTagging
 from tests.tasks.small import make_model
 
 ESTIMATORS = (Embedder, TextClassifier, TextRegressor, Tagger, QuestionAnswerer)
@@ -280,6 +281,35 @@ def test_settings(tiny: str) -> None:
         quick(TextClassifier, tiny, settings=("train.epoch=3",)).fit(TEXTS, CLASSES)
     with pytest.raises(BertworksError, match=r"train\.epochs"):
         quick(TextClassifier, tiny, epochs=-1).fit(TEXTS, CLASSES)
+
+
+@pytest.mark.parametrize("name", ["data.text_column", "frozen.folds", "words.vectors", "run.seed"])
+def test_settings_that_mean_nothing_are_refused(name: str) -> None:
+    with pytest.raises(EstimatorError, match=f"the setting {name} means nothing to an estimator"):
+        TextClassifier("none", settings=(f"{name}=3",)).fit(TEXTS, CLASSES)
+
+
+def test_parameters_and_settings_go_together(tiny: str) -> None:
+    poisson = ("task.distribution=poisson",)
+    for options in ({}, {"distribution": "poisson"}):
+        regressor = quick(TextRegressor, tiny, settings=poisson, **options).fit(TEXTS, COUNTS)
+        assert regressor.predictor_.task.distribution == "poisson"
+    with pytest.raises(
+        EstimatorError, match=r"distribution is 'gaussian', but settings say task\.distribution=poisson"
+    ):
+        quick(TextRegressor, tiny, settings=poisson, distribution="gaussian").fit(TEXTS, COUNTS)
+
+
+def test_a_new_tagger_reads_words_as_the_command_does(tmp_path: Path) -> None:
+    small = ("words.hidden_size=12", "words.num_layers=1")
+    tagger = Tagger("bilstm", epochs=8, learning_rate=1e-2, settings=small).fit(SENTENCES, TAGS)
+    assert isinstance(tagger.predictor_.task, WordTagging)
+    assert tagger.score(SENTENCES, TAGS) > 0.9
+    assert pickle.loads(pickle.dumps(tagger)).predict(SENTENCES) == tagger.predict(SENTENCES)
+    tagger.save(tmp_path / "saved")
+    assert len(bertworks.load(tmp_path / "saved").predict(SENTENCES)) == len(SENTENCES)
+    with pytest.raises(ConfigError, match="for new models over words"):
+        Tagger(tmp_path / "saved", settings=("words.hidden_size=12",)).fit(SENTENCES, TAGS)
 
 
 def test_regressor_learns(tiny: str) -> None:

@@ -54,6 +54,10 @@ class EstimatorError(UsageError, ValueError):
     """Data that an estimator cannot take; a `ValueError` too, since that is what scikit-learn raises and catches."""
 
 
+NO_SETTINGS = ("data.", "frozen.", "run.", "words.vectors", "words.between", "words.unlabelled")
+"""How settings begin that are about files, or about `--frozen`."""
+
+
 class _TextEstimator(BaseEstimator):
     """What all of them say about themselves: they take strings, not a matrix of numbers."""
 
@@ -146,7 +150,8 @@ class FineTuned(_TextEstimator):
                    and read whole, in windows, for predictions
     dev_fraction   share of the data that is held out to choose the best epoch and to calibrate probabilities and
                    thresholds; 0 = train on everything, to the end
-    settings       further settings as the command line takes them: ("method.lora_rank=8", "task.class_weights=balanced")
+    settings       further settings as the command line takes them: ("method.lora_rank=8", "task.class_weights=balanced");
+                   those about files ([data], word vectors) are not for an estimator
     random_state   an int, for the same result each time, or what scikit-learn takes elsewhere
     device         cpu, cuda, cuda:1, mps
     """
@@ -179,15 +184,16 @@ class FineTuned(_TextEstimator):
         self._predictor().save(directory)
 
     def _fit(self, name: TaskName, examples: Sequence[Any], **options: Any) -> None:
-        """Fine-tune, and set `predictor_` and `n_iter_`; `options` are the task's own."""
+        """Fine-tune, and set `predictor_` and `n_iter_`; `options` are the task's own, None where they are not chosen."""
         from bertworks import tasks
         from bertworks.config import resolve
         from bertworks.data.labelled.split import split
-        from bertworks.finetune.config import FinetuneConfig
+        from bertworks.finetune.config import FinetuneConfig, RunSection
         from bertworks.finetune.defaults import suited, window_for
         from bertworks.finetune.events import Fitted
         from bertworks.finetune.fit import TrainingData, fit
         from bertworks.finetune.fresh import open_model
+        from bertworks.finetune.words import check_words, make_model
         from bertworks.infer.loaded import LoadedModel
         from bertworks.infer.predict import Predictor
         from bertworks.models.device import usable_device
@@ -198,10 +204,17 @@ class FineTuned(_TextEstimator):
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         asked = resolve(FinetuneConfig, None, self._settings())
+        options = _merged(options, asked.task.options(name))
         train, dev = split(examples, self.dev_fraction, seed) if self.dev_fraction else (list(examples), [])
+        run = RunSection(task=name, model=str(self.model), train="")
+        if check_words(asked, run):
+            words = make_model(asked, run, train, Path(), self.device)
+            loaded, fresh = words.loaded, True
+            options |= words.options(asked.words, name)
+        else:
+            loaded, fresh = open_model(self.model, train, asked.fresh)
         # Labels are those of all examples: a rare one may have fallen to the other side of the split.
-        task = tasks.for_examples(name, examples, dev=dev or None, **options, **asked.task.options(name))
-        loaded, fresh = open_model(self.model, train, asked.fresh)
+        task = tasks.for_examples(name, examples, dev=dev or None, **options)
         base = suited(task, len(train), loaded.model, asked, fresh=fresh)
         config = resolve(FinetuneConfig, None, self._settings(), base=base)
         window = window_for(name, loaded.model, loaded.window, config.data.max_length)
@@ -219,6 +232,10 @@ class FineTuned(_TextEstimator):
         )
 
     def _settings(self) -> list[str]:
+        for setting in self.settings:
+            name = setting.partition("=")[0].strip()
+            if name.startswith(NO_SETTINGS) and name != "data.max_length":
+                raise EstimatorError(f"the setting {name} means nothing to an estimator; leave it out")
         named = {
             "train.epochs": self.epochs,
             "train.batch_size": self.batch_size,
@@ -255,7 +272,7 @@ class TextClassifier(ClassifierMixin, FineTuned):
                     f"y holds only one class, {str(self.classes_[0])!r}; a classifier needs at least two"
                 )
             labels = [str(self.classes_[number]) for number in numbers_of]
-        self._fit("pair" if isinstance(texts[0], tuple) else "classify", _examples(texts, labels))
+        self._fit("pair" if isinstance(texts[0], tuple) else "classify", _examples("classify", texts, labels))
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -281,7 +298,7 @@ class TextClassifier(ClassifierMixin, FineTuned):
 class TextRegressor(RegressorMixin, FineTuned):
     """A number for a text or a pair of texts.
 
-    distribution   gaussian, or poisson for counts (the predictions are rates)
+    distribution   gaussian, or poisson for counts (the predictions are rates); None = gaussian
 
     The other parameters are those of `FineTuned`. Fitted it has `n_iter_` (steps of training) and `predictor_`.
     """
@@ -290,7 +307,7 @@ class TextRegressor(RegressorMixin, FineTuned):
         self,
         model: str | Path = "minilm",
         *,
-        distribution: str = "gaussian",
+        distribution: str | None = None,
         epochs: float | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -317,7 +334,7 @@ class TextRegressor(RegressorMixin, FineTuned):
         """Fine-tune on texts or pairs X with numbers y: (n,)."""
         texts = _texts(X)
         y = column_or_1d(check_array(_checked_y(self, y, len(texts)), ensure_2d=False, dtype=np.float64), warn=True)
-        self._fit("regress", _examples(texts, y.tolist()), distribution=self.distribution)
+        self._fit("regress", _examples("regress", texts, y.tolist()), distribution=self.distribution)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -335,7 +352,7 @@ class Tagger(FineTuned):
     def fit(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> Self:
         """Fine-tune on sentences X, each a list of words, and their tags y, each as many (IOB1, BIO, IOBES or plain)."""
         sentences = _sentences(X)
-        self._fit("tag", _tagged(sentences, _checked_y(self, y, len(sentences))))
+        self._fit("tag", _examples("tag", sentences, _checked_y(self, y, len(sentences))))
         self.classes_ = np.array(self.predictor_.labels)
         return self
 
@@ -364,7 +381,7 @@ class Tagger(FineTuned):
     def score(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> float:
         """F1 of spans as seqeval counts it; accuracy of plain tags."""
         sentences = _sentences(X)
-        return _score(self._predictor(), _tagged(sentences, _checked_y(self, y, len(sentences))))
+        return _score(self._predictor(), _examples("tag", sentences, _checked_y(self, y, len(sentences))))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -385,7 +402,7 @@ class QuestionAnswerer(FineTuned):
         list holds all that are allowed.
         """
         pairs = _pairs(X)
-        self._fit("qa", _questions(pairs, _checked_y(self, y, len(pairs))))
+        self._fit("qa", _examples("qa", pairs, _checked_y(self, y, len(pairs))))
         return self
 
     def predict(self, X: Sequence[tuple[str, str]]) -> NDArray[np.object_]:
@@ -399,12 +416,23 @@ class QuestionAnswerer(FineTuned):
     def score(self, X: Sequence[tuple[str, str]], y: Sequence[Any]) -> float:
         """SQuAD's F1."""
         pairs = _pairs(X)
-        return _score(self._predictor(), _questions(pairs, _checked_y(self, y, len(pairs))))
+        return _score(self._predictor(), _examples("qa", pairs, _checked_y(self, y, len(pairs))))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _merged(own: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The task's options, by parameters of the estimator and by its `settings`."""
+    chosen = {name: value for name, value in own.items() if value is not None}
+    for name in chosen.keys() & settings.keys():
+        if chosen[name] != settings[name]:
+            raise EstimatorError(
+                f"{name} is {chosen[name]!r}, but settings say task.{name}={settings[name]}; say it once"
+            )
+    return settings | chosen
 
 
 # -- what may be given as X and y --------------------------------------------------------------------------------------
@@ -473,26 +501,10 @@ def _checked_y(estimator: Any, y: Any, count: int) -> Any:
     return y
 
 
-def _examples(texts: Sequence[Text], labels: Sequence[Any]) -> list[Any]:
-    from dataclasses import replace
-
+def _examples(task: TaskName, rows: Sequence[Any], labels: Sequence[Any]) -> list[Any]:
     from bertworks.infer.rows import examples_of
 
-    examples = examples_of("classify", texts)
-    return [replace(example, label=label) for example, label in zip(examples, labels, strict=True)]
-
-
-def _tagged(sentences: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[Any]:
-    from bertworks.data.labelled.memory import examples_from
-
-    return list(examples_from("tag", texts=sentences, labels=list(tags)))
-
-
-def _questions(pairs: Sequence[tuple[str, str]], answers: Sequence[Any]) -> list[Any]:
-    from bertworks.data.labelled.memory import examples_from
-
-    questions, contexts = [question for question, _ in pairs], [context for _, context in pairs]
-    return list(examples_from("qa", texts=questions, pairs=contexts, labels=list(answers)))
+    return list(examples_of(task, rows, labels=labels))
 
 
 def _score(predictor: Predictor, examples: Sequence[Any]) -> float:

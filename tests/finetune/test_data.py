@@ -44,3 +44,22 @@ def test_dev_and_its_fraction_exclude_each_other() -> None:
     run = RunSection(task="classify", model="m", train="a.csv", dev="b.csv")
     with pytest.raises(UsageError, match="not both"):
         read_data(run, DataSection(dev_fraction=0.1))
+
+
+def test_one_document_is_split_unless_the_user_groups(tmp_path: Path) -> None:
+    grouped = ["document,text,label", *(f"7,{row}" for row in ROWS[1:])]
+    data = read(tmp_path / "train.csv", grouped)
+    assert (len(data.train), len(data.dev)) == (18, 2)
+    assert any("is one document" in sentence for sentence in data.understood)
+    with pytest.raises(DataError, match="all examples belong to one group"):
+        read(tmp_path / "train.csv", grouped, group_column="document")
+
+
+def test_other_files_are_read_as_the_training_file(tmp_path: Path) -> None:
+    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
+    train.write_text("text,a,b,label\n" + "It is,so,not so,1\nIt is,not so,so,2\n", encoding="utf-8")
+    dev.write_text("text,a,b,label\n" + "It is,so,not so,1\n", encoding="utf-8")
+    run = RunSection(task="choice", model="m", train=str(train), dev=str(dev))
+    data = read_data(run, DataSection(option_columns=("a", "b")))
+    assert [example.label for example in data.dev] == [0]  # type: ignore[union-attr]
+    assert data.columns["first_option"] == 1

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from bertworks.finetune.config import MethodSection
 from bertworks.finetune.defaults import epochs_for, evaluation_every, learning_rate_for, suited, window_for
 from bertworks.tasks.classification import Classification
+from bertworks.tasks.tagging import Tagging
 from tests.finetune.small import make_model
+from tests.tasks import word_models
 
 
 def test_by_hand() -> None:
@@ -23,6 +25,13 @@ def test_by_hand() -> None:
     evaluation = many.train.evaluation
     assert (evaluation.metric, evaluation.goal, evaluation.keep) == ("mcc", "highest", "best")
     assert epochs_for("qa", 5000) == 2.0
+
+
+def test_new_taggers_take_many_small_steps() -> None:
+    task = Tagging(labels=("O", "B-X", "I-X"), scheme="bio")
+    model, _ = word_models.make_model([("the", "mill")])
+    sizes = [suited(task, count, model).train.batch_size for count in (36, 500, 2000, 20_000)]
+    assert sizes == [4, 8, 16, 32]
 
 
 def test_adapters_and_heads_learn_faster() -> None:

@@ -88,7 +88,8 @@ def test_long_texts_are_told() -> None:
     _, tokenizer = make_model()
     told = TrainingData(examples(8), window=6).cut(TASK, tokenizer)
     assert told is not None
-    assert "of 8 training sequences fill the window of 6 tokens" in told
+    assert "of 8 training examples are longer than the window of 6 tokens" in told
+    assert "read window by window when predicting" in told
     assert data().cut(TASK, tokenizer) is None
 
 

@@ -21,9 +21,9 @@ from bertworks.config import resolve
 from bertworks.errors import ModelError, UsageError
 from bertworks.finetune import frozen_heads
 from bertworks.finetune.config import FinetuneConfig
-from bertworks.finetune.events import Fitted, Stopped
+from bertworks.finetune.events import Fitted, Note, Stopped
 from bertworks.finetune.fit import TrainingData
-from bertworks.finetune.frozen import check_frozen, fit_frozen
+from bertworks.finetune.frozen import OWN_FORMAT, check_frozen, fit_frozen
 from bertworks.infer.loaded import LoadedModel
 from bertworks.infer.predict import Predictor
 from bertworks.models.model import Model
@@ -103,6 +103,16 @@ def test_several_labels_are_decided_one_by_one() -> None:
     np.testing.assert_allclose(share, model.predict_proba(features)[:, 1], atol=2e-3)
 
 
+def test_labels_that_apply_have_their_weight() -> None:
+    rows = examples((("a",), ("b",), ("b",), ("b",)))
+    found = fitted("classify", rows, class_weights="balanced")
+    features = vectors([row.text for row in rows])
+    truth = np.array(["a" in row.label for row in rows])
+    model = LogisticRegression(C=found.frozen["strength"], max_iter=300, class_weight={False: 1.0, True: 3.0})
+    share = [prediction.probabilities["a"] for prediction in found.evaluated.predictions]
+    np.testing.assert_allclose(share, model.fit(features, truth).predict_proba(features)[:, 1], atol=2e-3)
+
+
 def test_options_are_told_apart() -> None:
     rows = []
     for number, example in enumerate(small.choices() * 4):
@@ -156,7 +166,9 @@ def test_the_familys_own_reading_opens_in_transformers(tmp_path: Path) -> None:
 
 def test_a_whole_run(tmp_path: Path) -> None:
     files = runs.make_files(tmp_path)
-    event = runs.finished(runs.run(files, tmp_path / "out", frozen=True))
+    events = runs.run(files, tmp_path / "out", frozen=True)
+    assert [event for event in events if isinstance(event, Note)] == [Note(OWN_FORMAT)]
+    event = runs.finished(events)
     assert event.figures["accuracy"] > 0.8
     result = json.loads((tmp_path / "out" / "metrics.json").read_text())
     cross = result["cross_validation"]

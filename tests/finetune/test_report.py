@@ -185,6 +185,20 @@ def test_nothing_is_wrong() -> None:
     assert "There are none." in report(labels(wrong_at=()))
 
 
+def test_what_was_settled_on_the_same_examples_is_said() -> None:
+    said = "It was brought near that line on these very examples"
+    assert [said in report(kind()) for kind in (labels, choices, tags, multi_labels, answers)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    settled = replace(multi_labels(), decision={"thresholds": [0.5, 0.3]})
+    assert "Thresholds were chosen for the best F1 on these very examples" in model_card(settled)
+    assert "Thresholds were chosen" not in model_card(multi_labels())
+
+
 def test_without_development_examples() -> None:
     found = replace(labels(), examples=[], predictions=[], runs=[SeedRun(seed=0, figures={})], baseline={}, num_dev=0)
     seen = Reader(report(found))

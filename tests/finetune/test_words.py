@@ -95,7 +95,7 @@ def test_a_run_ends_with_a_model_that_predicts_the_same(files: dict[str, Path], 
     bert = write_model(tmp_path / "bert")
     output = tmp_path / "run"
     sources = (f"words.vectors={files['vectors']},{bert}", f"words.between={bert}")
-    result = finished(run(files, output, *sources, "task.crf=true", "train.epochs=10"))
+    result = finished(run(files, output, *sources, "task.crf=true", "train.epochs=20"))
     assert result.figures["f1"] > 0.8
     assert not (output / VECTORS).exists()
     assert not (output / "checkpoints").exists()
@@ -122,6 +122,7 @@ def test_a_run_ends_with_a_model_that_predicts_the_same(files: dict[str, Path], 
     assert (static.width, static.num_layers, static.between) == (5, 1, False)
     assert (mixed.num_layers, mixed.between) == (3, False)  # two layers and the embeddings
     assert (between.width, between.num_layers, between.between) == (mixed.width, 1, True)
+    assert between.scale != pytest.approx(mixed.scale)  # of the last layer alone
 
 
 def test_a_stopped_run_goes_on_to_the_same_end(files: dict[str, Path], tmp_path: Path) -> None:
@@ -261,6 +262,11 @@ def test_sources_are_scaled_to_one_size() -> None:
     vectors = np.concatenate([array.ravel() for array in source.vectors(sentences)])
     assert np.sqrt(np.mean((vectors * scale_of(source, sentences)) ** 2)) == pytest.approx(0.5)
     assert np.isfinite(scale_of(source, []))
+    last = np.concatenate(
+        [array[-1].ravel() for array in source.vectors(sentences)]
+    )  # all that a model between layers reads
+    assert np.sqrt(np.mean((last * scale_of(source, sentences, last=True)) ** 2)) == pytest.approx(0.5)
+    assert scale_of(source, sentences, last=True) != pytest.approx(scale_of(source, sentences))
 
 
 def test_the_vocabulary_is_a_function_of_the_words() -> None:

@@ -74,6 +74,8 @@ def test_plain_tags() -> None:
 
 
 def test_bad_examples_say_where() -> None:
+    with pytest.raises(DataError, match=r"a.conll:9: the word 'b' has the tag 'PER', but tags in the scheme 'bio'"):
+        for_examples("tag", [*[sentence("a b", "B-PER O")] * 9, sentence("a b", "O PER", line=9)])
     with pytest.raises(DataError, match=r"a.conll:7: the word 'c' has the tag 'B-ORG', which no training .*B-LOC"):
         TASK.check([sentence("a", "O"), sentence("b c", "O B-ORG")])
     with pytest.raises(DataError, match=r"a.conll:7: the words have no tags"):

@@ -86,6 +86,10 @@ def test_broken_rules_are_read_kindly(tags: str, expected: list[Span]) -> None:
         (["B-A L-A U-B O"], "iobes"),
         (["O O"], "plain"),
         ([], "plain"),
+        (["B-PER I-PER O O"] * 9 + ["O PER"], "bio"),  # a slip, which is told with its place
+        (["B-PER I-PER O O"] * 9 + ["b-per O"], "bio"),
+        (["B-PER I-PER O O"] * 9 + ["O I-LOC"], "bio"),
+        (["O I-PER", "I-PER B-PER"], "iob1"),
         ([""], "plain"),
     ],
 )

@@ -12,9 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertworks.data.labelled.examples import Place, TextExample
+from bertworks.data.labelled.examples import ChoiceExample, Place, QuestionExample, SimilarityExample, TextExample
 from bertworks.errors import DataError, UsageError
 from bertworks.tasks import for_examples
+from bertworks.tasks.answers import Answering
 from bertworks.tasks.attach import attach
 from bertworks.tasks.base import Chosen
 from bertworks.tasks.classification import Classification
@@ -60,8 +61,21 @@ def test_the_metric_fits_the_balance_of_the_classes() -> None:
 
 
 def test_one_label_is_no_task() -> None:
-    with pytest.raises(UsageError, match="at least two different labels; there is only: a"):
+    with pytest.raises(DataError, match=r"train\.tsv: .* at least two different labels; there is only: a"):
         classification(["a", "a"])
+    with pytest.raises(UsageError, match="there is none"):
+        Classification(labels=(), multi_label=True)
+
+
+def test_one_label_that_a_text_may_have_is_a_task() -> None:
+    task = classification([("a",), ()])
+    assert task.labels == ("a",)
+    model, tokenizer = make_model("bert")
+    tokenizer = attach(task, model, tokenizer)
+    rows = [example("the old mill", ("a",)), example("the river", ())]
+    evaluated = evaluate_model(task, model, rows, tokenizer=tokenizer, window=40, decision={"thresholds": [0.0]})
+    assert [prediction.label for prediction in evaluated.predictions] == [("a",), ("a",)]
+    assert evaluated.figures["f1_micro"] == pytest.approx(2 / 3)
 
 
 def test_balanced_weights_count_each_class_alike() -> None:
@@ -75,6 +89,7 @@ def test_balanced_weights_count_each_class_alike() -> None:
 def test_weights_of_several_labels_are_those_of_the_labels_that_apply() -> None:
     task = classification([("a",), ("a",), ("b", "a"), ()], class_weights="balanced")
     assert task.class_weights == (1 / 3, 3.0)
+    assert classification([("a",), ("a", "b")], class_weights="balanced").class_weights == (1 / 2, 1.0)  # none is 0
 
 
 def test_unknown_labels_and_lists_are_refused_with_their_place() -> None:
@@ -183,6 +198,23 @@ def test_training_cuts_and_prediction_averages() -> None:
         logits = model.logits(packed, "classify").mean(dim=0)
     found = predict_examples(task, model, [long], tokenizer=tokenizer, window=20, decision={})[0]
     np.testing.assert_allclose(list(found.probabilities.values()), logits.softmax(-1).numpy(), atol=1e-5)
+
+
+def test_what_is_cut_is_counted() -> None:
+    tokenizer = make_tokenizer("bert")
+    task = classification(["no", "yes"])
+    rows = [example("river " * 30, "no"), example("mill", "yes")]
+    assert [task.encode(rows, tokenizer, window=20, training=learns).num_cut for learns in (True, False)] == [1, 0]
+    pairs = [example("river " * 30, "no", "mill " * 30), example("river " * 30, "no", "mill")]
+    assert [task.encode(pairs, tokenizer, window=20, training=learns).num_cut for learns in (True, False)] == [2, 1]
+    choice = for_examples("choice", [])
+    options = [ChoiceExample(text="river", options=("mill", "mill " * 30, "mill " * 40), label=0, place=NOWHERE)]
+    similar = for_examples("similarity", [], kind="pairs")
+    texts = [SimilarityExample(texts=("river", "mill " * 30), place=NOWHERE)]
+    question = QuestionExample(id="1", question="river " * 30, context="The mill.", place=NOWHERE)
+    for other, one in ((choice, options), (similar, texts), (Answering(max_question_tokens=5), [question])):
+        assert other.encode(one, tokenizer, window=30, training=False).num_cut == 1
+        assert other.encode(one, tokenizer, window=99, training=False).num_cut == (other.name == "qa")
 
 
 def test_a_window_without_room_is_refused() -> None:

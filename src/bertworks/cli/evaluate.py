@@ -22,6 +22,7 @@ from bertworks.cli.common import (
 from bertworks.cli.console import StageProgress, duration, print_json, print_note, print_result
 from bertworks.cli.labelled import (
     BatchTokensOption,
+    FirstOptionOption,
     HeaderOption,
     LabelColumnOption,
     LabelledFormatOption,
@@ -55,6 +56,7 @@ def evaluate(
     pair_column: PairColumnOption = None,
     label_column: LabelColumnOption = None,
     option_columns: OptionColumnsOption = None,
+    first_option: FirstOptionOption = None,
     label_separator: LabelSeparatorOption = None,
     task: PredictedTaskOption = None,
     batch_tokens: BatchTokensOption = None,
@@ -90,6 +92,8 @@ def evaluate(
         pair_column=pair_column,
         label_column=label_column,
         option_columns=columns(option_columns),
+        first_option=first_option,
+        remembered=predictor.columns,
         encoding=encoding,
         file_format=file_format,
         header=header,

@@ -21,6 +21,7 @@ from bertworks.cli.common import (
 )
 from bertworks.cli.console import duration, print_json, print_note, print_result
 from bertworks.cli.labelled import (
+    FirstOptionOption,
     HeaderOption,
     LabelColumnOption,
     LabelledFormatOption,
@@ -87,6 +88,7 @@ def finetune(
     pair_column: PairColumnOption = None,
     label_column: LabelColumnOption = None,
     option_columns: OptionColumnsOption = None,
+    first_option: FirstOptionOption = None,
     group_column: Annotated[
         str | None, typer.Option(help="Rows with the same value here are never on both sides of a split.")
     ] = None,
@@ -212,6 +214,7 @@ def finetune(
             pair_column=pair_column,
             label_column=label_column,
             option_columns=columns(option_columns),
+            first_option=first_option,
             group_column=group_column,
             encoding=encoding,
             file_format=file_format,

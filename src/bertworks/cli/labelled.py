@@ -20,6 +20,16 @@ LabelColumnOption = Annotated[
 OptionColumnsOption = Annotated[
     str | None, typer.Option("--option-columns", help="choice: the columns of the options, as a,b,c.", metavar="A,B")
 ]
+FirstOptionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--first-option",
+        help="choice: the number that the first option has in the label column.",
+        min=0,
+        max=1,
+        show_default="found",
+    ),
+]
 LabelledFormatOption = Annotated[
     str | None,
     typer.Option(

@@ -378,7 +378,7 @@ def is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text  # Python's 1_000 is nobody else's
 
 
 def _is_text_type(kind: pyarrow.DataType) -> bool:

@@ -121,6 +121,11 @@ def _results(result: Result) -> list[str]:
             cells.append(with_spread(name, result.test, result.test_spread) if name in result.test else "–")
         cells += [shown(name, figures[name]) if name in figures else "–" for figures in result.baseline.values()]
         lines.append(f"| {full(name)} | {' | '.join(cells)} |")
+    if any("threshold" in name for name in result.decision):
+        lines += [
+            "",
+            "Thresholds were chosen for the best F1 on these very examples, so their F1 is a little too high.",
+        ]
     if result.spread:
         lines += ["", f"Means over {len(result.runs)} seeds, ± the standard deviation between them."]
     return lines

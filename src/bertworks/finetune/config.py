@@ -40,6 +40,8 @@ class DataSection:
     pair_column: str | None = None
     label_column: str | None = None
     option_columns: tuple[str, ...] = ()
+    first_option: Literal[0, 1] | None = None
+    """choice: the number that the first option has in the label column."""
     group_column: str | None = None
     """Rows with the same value here never fall on both sides of a split."""
     encoding: str = "utf-8"

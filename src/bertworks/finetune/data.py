@@ -7,15 +7,15 @@ files are called now and whatever was said about how to read them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from bertworks.data.labelled.examples import Example, SimilarityExample
 from bertworks.data.labelled.options import LabelledData
 from bertworks.data.labelled.read import read
-from bertworks.data.labelled.split import split
+from bertworks.data.labelled.split import split, ungrouped
 from bertworks.errors import DataError, UsageError
 from bertworks.finetune.config import DataSection, RunSection
 from bertworks.finetune.defaults import DEV_FRACTION
@@ -32,6 +32,8 @@ class RunData:
     """Sentences on how the files were read."""
     split: bool
     """Whether the development examples are a part of the training file."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Of the training file (`LabelledData.columns`)."""
 
     @property
     def sha256(self) -> str:
@@ -48,11 +50,12 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
     """The examples of a run. Problems are told with file and line."""
     if run.dev is not None and section.dev_fraction is not None:
         raise UsageError("give --dev or --dev-fraction, not both")
-    read_files = {
-        name: _read(path, run, section)
-        for name, path in (("train", run.train), ("dev", run.dev), ("test", run.test))
-        if path is not None
-    }
+    read_files: dict[str, LabelledData] = {}
+    options = section.options
+    for name, path in (("train", run.train), ("dev", run.dev), ("test", run.test)):
+        if path is not None:
+            read_files[name] = read(Path(path), run.task, options)
+            options = replace(options, remembered=read_files["train"].columns)
     understood = [line for found in read_files.values() for line in _told(found)]
     train, dev = read_files["train"].examples, read_files["dev"].examples if "dev" in read_files else []
     if section.max_examples is not None and section.max_examples < len(train):
@@ -61,6 +64,10 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
     splits = run.dev is None and any(_can_be_judged(example) for example in train)
     if splits:
         fraction = section.dev_fraction or DEV_FRACTION
+        groups = {example.group for example in train}
+        if len(groups) == 1 and groups != {None} and section.group_column is None:
+            understood.append(f"{run.train} is one document: the evaluation examples are taken from within it")
+            train = ungrouped(train)
         try:
             train, dev = split(train, fraction, run.seed)
         except DataError as error:
@@ -69,25 +76,20 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
             f"{len(dev):,} of {len(train) + len(dev):,} examples ({fraction:.0%}) are kept for evaluation, "
             f"{len(train):,} are trained on"
         )
-        if not train or not dev:
-            raise DataError(
-                f"has too few examples to keep {fraction:.0%} of them for evaluation; give a file with --dev",
-                path=run.train,
-            )
     test = read_files["test"].examples if "test" in read_files else []
-    return RunData(train=train, dev=dev, test=test, understood=tuple(understood), split=splits)
+    return RunData(
+        train=train,
+        dev=dev,
+        test=test,
+        understood=tuple(understood),
+        split=splits,
+        columns=read_files["train"].columns,
+    )
 
 
 def _can_be_judged(example: Example) -> bool:
     """Single texts teach similarity, but nobody knows what they are similar to."""
     return not isinstance(example, SimilarityExample) or len(example.texts) > 1
-
-
-def _read(path: str, run: RunSection, section: DataSection) -> LabelledData:
-    found = read(Path(path), run.task, section.options)
-    if not found.examples:
-        raise DataError("has no examples", path=path)
-    return found
 
 
 def _told(found: LabelledData) -> Iterable[str]:

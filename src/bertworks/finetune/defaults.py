@@ -73,11 +73,16 @@ def _over_words(task: Task[Any, Any], num_examples: int, base: FinetuneConfig) -
         train=replace(
             base.train,
             epochs=30.0 if num_examples < 1000 else 10.0 if num_examples < 20_000 else 5.0,
-            batch_size=16 if num_examples < 20_000 else usual.batch_size,
+            batch_size=_word_batch_size(num_examples),
             optimizer=replace(usual.optimizer, learning_rate=2e-3),
             evaluation=replace(usual.evaluation, metric=task.metric),
         ),
     )
+
+
+def _word_batch_size(num_examples: int) -> int:
+    """Few examples in large batches make too few steps for a model that knows nothing yet."""
+    return 4 if num_examples < 500 else 8 if num_examples < 2000 else 16 if num_examples < 20_000 else 32
 
 
 def _recurrent(task: Task[Any, Any], num_examples: int, base: FinetuneConfig, *, fresh: bool) -> FinetuneConfig:

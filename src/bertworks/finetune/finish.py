@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,11 @@ from bertworks.train.directory import CARD, CHECKPOINTS, METRICS, REPORT
 PREDICTIONS = "predictions.jsonl"
 
 
-def finish(result: Result, kept: Kept, output: Path, *, window: int) -> None:
+def finish(result: Result, kept: Kept, output: Path, *, window: int, columns: Mapping[str, Any]) -> None:
     """Write everything, and delete what only a run that is not over needs."""
     save_model(kept.model, kept.tokenizer, kept.task, output, window)
-    write_task(output, SavedTask(task=kept.task.settings(), decision=result.decision, window=window))
+    saved = SavedTask(task=kept.task.settings(), decision=result.decision, window=window, columns=columns)
+    write_task(output, saved)
 
     def predict(examples: Sequence[Example]) -> Sequence[Any]:
         return predict_examples(

@@ -23,7 +23,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -47,6 +46,18 @@ from bertworks.train.loop import train
 from bertworks.train.optim import trained_parameters
 from bertworks.train.parallel import Parallel
 from bertworks.train.state import latest
+
+CUT = {
+    "classify": "are longer than the window of {window} tokens (data.max_length): what is longer is cut while training, and "
+    "read window by window when predicting",
+    "choice": "have options that with their text are longer than the window of {window} tokens (data.max_length): the "
+    "longer of the two is cut, while training and when predicting",
+    "similarity": "have texts longer than the window of {window} tokens (data.max_length): what is longer is cut, while "
+    "training and when predicting",
+    "qa": "have a question whose end is not read, while training and when predicting (task.max_question_tokens)",
+}
+"""What happens to long examples; those of `pair` and `regress` are treated as those of `classify`, and words and contexts
+are read in windows always."""
 
 
 class TrainingData:
@@ -80,15 +91,12 @@ class TrainingData:
         return self._unlabelled
 
     def cut(self, task: Task[Any, Any], tokenizer: Tokenizer) -> str | None:
-        """A sentence where training texts are probably cut; windows over words and contexts lose nothing."""
+        """A sentence where a part of some training examples is not read."""
         units, _ = self.encoded(task, tokenizer)
-        full = int((np.diff(units.starts) >= self.window).sum())
-        if not full or task.name in ("tag", "qa"):
+        if not units.num_cut:
             return None
-        return (
-            f"{full:,} of {len(units.starts) - 1:,} training sequences fill the window of {self.window} tokens; what is "
-            "longer is cut while training (data.max_length), and read whole, window by window, when predicting"
-        )
+        told = CUT.get(task.name, CUT["classify"]).format(window=self.window)
+        return f"{units.num_cut:,} of {len(self.train):,} training examples {told}"
 
 
 def fit(

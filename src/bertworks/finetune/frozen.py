@@ -54,6 +54,10 @@ PAIRS = (
     "the vector of a pair, read as one text, says little about how its two texts compare unless the model was trained on "
     "pairs: look at the baseline, and fine-tune without --frozen where it is not beaten"
 )
+OWN_FORMAT = (
+    "the model is saved in our own format, which transformers does not open, since its family has no such head; "
+    "frozen.reads=family makes one that it opens, where the family's own head can be trained so"
+)
 
 Floats = NDArray[np.float32]
 
@@ -86,7 +90,9 @@ def fit_frozen(
     model = copy.deepcopy(model).requires_grad_(False)
     if isinstance(task, Regression):
         task = replace(task, center=0.0, scale=1.0)  # the head gives the number itself
+    family = model.config.family
     tokenizer = attach_plain(task, model, tokenizer, config.frozen.reads)
+    own_format = model.config.family == OWN != family
     model.to(parallel.device if parallel is not None else "cpu")
     units, dev_units = data.encoded(task, tokenizer)
     parameters, own = _count(model), _count(model.heads)
@@ -101,6 +107,8 @@ def fit_frozen(
         parameters=parameters,
         trained_parameters=own,
     )
+    if own_format:
+        yield Note(OWN_FORMAT)
     if getattr(data.train[0], "pair", None) is not None:
         yield Note(PAIRS)
     vectors = yield from compute_vectors(task, model, units, stop)

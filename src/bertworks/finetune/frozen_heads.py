@@ -205,25 +205,30 @@ def _train(
             model.fit(np.concatenate([differences, -differences]), np.repeat([1, 0], len(differences)))
             return Linear(model.coef_, np.zeros(1))
         if isinstance(task, Classification) and task.multi_label:
-            parts = [_yes_or_no(rows, targets[own, n] > 0.5, strength, bias) for n in range(len(task.labels))]
+            weights = task.class_weights or (1.0,) * len(task.labels)
+            parts = [_yes_or_no(rows, targets[own, n] > 0.5, weights[n], strength, bias) for n in range(len(weights))]
             return Linear(np.stack([part[0] for part in parts]), np.array([part[1] for part in parts]))
         truth = targets[rows_of(units, own)] if task.name == "tag" else targets[own]
         if len(np.unique(truth)) < 2:  # a fold of few examples may have lost all but one label
             weight, only = np.zeros((len(task.labels), rows.shape[1])), np.full(len(task.labels), NEVER)
             only[truth[:1]] = 0.0
             return Linear(weight, only)
-        weights = task.class_weights if isinstance(task, Classification) else None
+        per_class = task.class_weights if isinstance(task, Classification) else None
         model = LogisticRegression(C=strength, fit_intercept=bias, max_iter=300)
-        model.fit(rows, truth, None if weights is None else np.array(weights)[truth])
+        model.fit(rows, truth, None if per_class is None else np.array(per_class)[truth])
     return _with_all_labels(model, len(task.labels))
 
 
-def _yes_or_no(rows: Floats, truth: NDArray[np.bool_], strength: float, bias: bool) -> tuple[NDArray[Any], float]:
+def _yes_or_no(
+    rows: Floats, truth: NDArray[np.bool_], weight: float, strength: float, bias: bool
+) -> tuple[NDArray[Any], float]:
+    """Coefficients and bias of one label; `weight` is how much a row that has it counts."""
     from sklearn.linear_model import LogisticRegression
 
     if truth.all() or not truth.any():
         return np.zeros(rows.shape[1]), -NEVER if truth.all() else NEVER
-    model = LogisticRegression(C=strength, fit_intercept=bias, max_iter=300).fit(rows, truth)
+    model = LogisticRegression(C=strength, fit_intercept=bias, max_iter=300)
+    model.fit(rows, truth, np.where(truth, weight, 1.0))
     return model.coef_[0], float(np.ravel(model.intercept_)[0]) if bias else 0.0
 
 

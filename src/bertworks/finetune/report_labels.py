@@ -62,8 +62,10 @@ def by_length(lengths: Sequence[int], values: Sequence[float], title: str, *, un
     return section(title, bars(rows)) if len(rows) > 1 else ""
 
 
-def calibration(confidence: Sequence[float], right: Sequence[bool], *, what: str = "predictions") -> str:
-    """Whether probabilities mean what they say."""
+def calibration(
+    confidence: Sequence[float], right: Sequence[bool], *, what: str = "predictions", fitted: bool = True
+) -> str:
+    """Whether probabilities mean what they say; `fitted`: a temperature was, on the same examples."""
     found = reliability(confidence, right)
     bins = list(zip(found.confidence.tolist(), found.accuracy.tolist(), found.counts.tolist(), strict=True))
     return section(
@@ -72,6 +74,7 @@ def calibration(confidence: Sequence[float], right: Sequence[bool], *, what: str
         soft(
             f"On average the confidence of {what} is off by {100 * found.error:.1f} points "
             "(expected calibration error). On the dashed line it is exact; below it, the model is too sure."
+            + (" It was brought near that line on these very examples; on others it is somewhat further off." * fitted)
         ),
     )
 
@@ -247,7 +250,9 @@ def _multi_label(result: Result, task: Classification) -> list[str]:
     return [
         _label_table(task.labels, truth, guess),
         '<div class="columns">',
-        calibration(confidence.ravel().tolist(), (truth == guess).ravel().tolist(), what="single decisions"),
+        calibration(
+            confidence.ravel().tolist(), (truth == guess).ravel().tolist(), what="single decisions", fitted=False
+        ),
         by_length(
             [len(example.text.split()) for example in examples],
             (truth == guess).all(axis=1).tolist(),

@@ -221,7 +221,7 @@ def _answers(result: Result, task: Answering) -> list[str]:
     return [
         *parts,
         '<div class="columns">',
-        calibration(sure, (scores.exact_matches > 0).tolist(), what="answers"),
+        calibration(sure, (scores.exact_matches > 0).tolist(), what="answers", fitted=False),
         by_length(
             [len(example.context.split()) for example in examples], scores.f1s.tolist(), "Short texts and long ones: F1"
         ),

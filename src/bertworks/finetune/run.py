@@ -22,7 +22,7 @@ from bertworks import hub, tasks
 from bertworks.atomic import write_text
 from bertworks.config import resolve, to_dict, to_toml
 from bertworks.data.labelled.options import ReadOptions
-from bertworks.errors import ConfigError, OutputError, UsageError, choice, did_you_mean
+from bertworks.errors import ConfigError, OutputError, UsageError, choice
 from bertworks.finetune.baseline import baselines
 from bertworks.finetune.config import FinetuneConfig, RunSection
 from bertworks.finetune.data import RunData, read_data
@@ -147,6 +147,7 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
         config = resolve(FinetuneConfig, options.config, options.all_settings, base=suitable)
         run = replace(run, data_sha256=data.sha256)
         config = replace(config, run=run, data=suitable.data)
+        _check_metric(config, task)
     parallel = Parallel(device=device, precision=config.train.precision)
     try:
         window = window_for(run.task, loaded.model, loaded.window, config.data.max_length)
@@ -259,14 +260,17 @@ def make_task(
 
 def _baseline(task: Task[Any, Any], data: RunData, config: FinetuneConfig) -> Baseline:
     """What simple models reach; their figures have the names that the evaluations' will have."""
-    found = baselines(task, data.train, data.dev, seed=_run(config).seed)
-    names = {name: None for figures in found.values() for name in figures}
+    return baselines(task, data.train, data.dev, seed=_run(config).seed)
+
+
+def _check_metric(config: FinetuneConfig, task: Task[Any, Any]) -> None:
+    """The best checkpoint is chosen by the figure that the task is judged by, everywhere."""
     metric = config.train.evaluation.metric
-    if names and metric not in names:
+    if metric != task.metric:
+        own = "" if "metric" in task.settings() else f", and {task.name!r} has no other"
         raise ConfigError(
-            f"train.evaluation.metric is {metric!r}{did_you_mean(metric, names)}; the evaluation gives: {', '.join(names)}"
+            f"train.evaluation.metric is {metric!r}; it is {task.metric!r}, by task.metric{own}: set that"
         )
-    return found
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------
@@ -372,7 +376,7 @@ class _Run:
             seconds=sum(each.run.seconds for each in trained) + self._trial_seconds(trained),
         )
         if self.trainer.parallel.main:
-            finish(result, kept, self.output, window=self.trainer.data.window)
+            finish(result, kept, self.output, window=self.trainer.data.window, columns=self.data.columns)
             yield Finished(
                 directory=self.output,
                 metric=kept.task.metric,

@@ -124,7 +124,7 @@ def make_model(
                 width=source.width,
                 num_layers=1 if between else source.num_layers,
                 between=between,
-                scale=scale_of(source, sentences),
+                scale=scale_of(source, sentences, last=between),
             )
             for source, (_, between) in zip(inputs.sources, names, strict=True)
         ),
@@ -165,9 +165,9 @@ def make_vocabulary(sentences: Sentences, min_count: int) -> Tokenizer:
     return Tokenizer(backend, config={"unk_token": UNKNOWN})
 
 
-def scale_of(source: WordSource, sentences: Sentences) -> float:
-    """What a source's vectors are multiplied by, so that all sources' have the same size."""
-    found = [array for array in source.vectors(sentences[:SCALED_SENTENCES]) if array.size]
+def scale_of(source: WordSource, sentences: Sentences, *, last: bool = False) -> float:
+    """What a source's vectors, of the last layer alone where `last`, are multiplied by, so that all sources' have one size."""
+    found = [array[-1:] if last else array for array in source.vectors(sentences[:SCALED_SENTENCES]) if array.size]
     total = sum(float(np.square(array, dtype=np.float64).sum()) for array in found)
     count = sum(array.size for array in found)
     return float(SIZE / max(np.sqrt(total / max(count, 1)), 1e-6))

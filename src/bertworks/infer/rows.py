@@ -13,6 +13,7 @@ An example of `bertworks.data.labelled` is a row too. A string, a tuple, a mappi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bertworks.data.labelled.examples import (
@@ -24,6 +25,8 @@ from bertworks.data.labelled.examples import (
     TaggedExample,
     TextExample,
 )
+from bertworks.data.labelled.squad import located
+from bertworks.data.labelled.values import error_at
 from bertworks.errors import UsageError
 from bertworks.tasks.words import tagged_from_text
 
@@ -56,9 +59,18 @@ def is_one_row(rows: Any) -> bool:
     return isinstance(rows, str | tuple | Mapping | Example)
 
 
-def examples_of(task: str, rows: Iterable[Row], *, start: int = 0) -> list[Example]:
-    """One example per row, numbered from `start`."""
-    return [example_of(task, row, number) for number, row in enumerate(rows, start)]
+def examples_of(
+    task: str, rows: Iterable[Row], *, labels: Sequence[Any] | None = None, start: int = 0
+) -> list[Example]:
+    """One example per row, numbered from `start`.
+
+    labels: one per row: of a text a class, classes or a number; of words their tags; of a question its answer (a text,
+            (text, start), "" = no answer), a list of those that are allowed, or None
+    """
+    examples = [example_of(task, row, number) for number, row in enumerate(rows, start)]
+    if labels is None:
+        return examples
+    return [_labelled(example, label) for example, label in zip(examples, labels, strict=True)]
 
 
 def example_of(task: str, row: Row, number: int) -> Example:
@@ -99,6 +111,24 @@ def example_of(task: str, row: Row, number: int) -> Example:
     if task == "similarity":
         return SimilarityExample(texts=(first, second), place=place)
     return TextExample(text=first, pair=second, place=place)
+
+
+def _labelled(example: Example, label: Any) -> Example:
+    if isinstance(example, TaggedExample):
+        tags = tuple(str(tag) for tag in label)
+        if len(tags) != len(example.words):
+            raise error_at(example.place, f"has {len(example.words)} words and {len(tags)} tags")
+        return replace(example, tags=tags)
+    if isinstance(example, QuestionExample):
+        if isinstance(label, str):
+            label = [label] if label else []
+        elif isinstance(label, tuple) and len(label) == 2 and isinstance(label[1], int):
+            label = [label]
+        pairs = [(item, None) if isinstance(item, str) else tuple(item) for item in label or ()]
+        answers = tuple(located(text, start, example.context, example.place) for text, start in pairs)
+        return replace(example, answers=None if label is None else answers)
+    assert isinstance(example, TextExample)
+    return replace(example, label=label)
 
 
 def num_characters(row: Any) -> int:

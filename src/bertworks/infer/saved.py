@@ -1,10 +1,11 @@
 """`bertworks.json`: what a fine-tuned directory says about itself beyond what Hugging Face's files can.
 
-    {"version": 1, "task": {…}, "decision": {…}, "window": 256}
+    {"version": 1, "task": {…}, "decision": {…}, "window": 256, "columns": {…}}
 
 `task` are the settings that make the task again (`tasks.from_settings`), `decision` what was settled on development
-examples (a temperature, a no-answer threshold), `window` the longest sequence that the model was fine-tuned with. A
-directory without this file still predicts what its head says; it only knows no temperature and no threshold.
+examples (a temperature, a no-answer threshold), `window` the longest sequence that the model was fine-tuned with,
+`columns` which columns of the training file were read (`LabelledData.columns`). A directory without this file still
+predicts what its head says; it only knows no temperature, no threshold and no columns.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bertworks.errors import CheckpointError
+from bertworks import tasks
+from bertworks.errors import BertworksError, CheckpointError
 from bertworks.hub.files import read_object, write_json
 
 FILE = "bertworks.json"
@@ -28,6 +30,7 @@ class SavedTask:
     task: Mapping[str, Any]
     decision: Mapping[str, Any] = field(default_factory=dict)
     window: int | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_task(directory: str | Path, saved: SavedTask) -> None:
@@ -35,6 +38,7 @@ def write_task(directory: str | Path, saved: SavedTask) -> None:
     path = Path(directory) / FILE
     others = read_object(path) if path.exists() else {}
     ours = {"version": VERSION, "task": dict(saved.task), "decision": dict(saved.decision), "window": saved.window}
+    ours["columns"] = dict(saved.columns)
     write_json(path, {**others, **ours})
 
 
@@ -46,12 +50,18 @@ def read_task(directory: str | Path) -> SavedTask | None:
     content = read_object(path)
     if "task" not in content:
         return None
-    version, task, decision = content.get("version"), content["task"], content.get("decision") or {}
+    version, task = content.get("version"), content["task"]
+    decision, columns = content.get("decision") or {}, content.get("columns") or {}
     if version != VERSION:
         raise CheckpointError(f"{path} has the version {version!r}; this Bertworks reads version {VERSION}: update it")
-    if not isinstance(task, dict) or not isinstance(decision, dict):
-        raise CheckpointError(f"{path} must hold objects under 'task' and 'decision'")
+    if not all(isinstance(entry, dict) for entry in (task, decision, columns)):
+        raise CheckpointError(f"{path} must hold objects under 'task', 'decision' and 'columns'")
     window = content.get("window")
     if window is not None and (not isinstance(window, int) or window < 1):
         raise CheckpointError(f"{path} has window = {window!r}; it must be a number of tokens")
-    return SavedTask(task=task, decision=decision, window=window)
+    try:
+        tasks.from_settings(task)
+    except (BertworksError, AttributeError, KeyError, TypeError, ValueError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise CheckpointError(f"{path} does not describe a task ({why}); copy it again, or fine-tune again") from error
+    return SavedTask(task=task, decision=decision, window=window, columns=columns)

@@ -141,8 +141,9 @@ class Answering:
         contexts = _encode_once([example.context for example in examples], tokenizer)
         null_last = class_token_is_last(tokenizer)
         first, second, offsets, owners, context, kept, targets = [], [], [], [], [], [], []
+        most = min(self.max_question_tokens, room // 2)
         for number, example in enumerate(examples):
-            question = questions[example.question].ids[: min(self.max_question_tokens, room // 2)]
+            question = questions[example.question].ids[:most]
             whole = contexts[example.context]
             before = len(pair.prefix) + len(question) + len(pair.middle)
             answer = _answer_tokens(example, whole) if training else None
@@ -167,7 +168,8 @@ class Answering:
         }
         if training:
             arrays["targets"] = _pairs(targets)
-        return units_of(sequences, owners, arrays=arrays)
+        num_cut = sum(len(questions[example.question]) > most for example in examples)
+        return units_of(sequences, owners, arrays=arrays, num_cut=num_cut)
 
     # -- training ------------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ class Units:
     """(U,): the number of the example that each unit came from, ascending: a long text has several units."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """What else the task needs, by name; the task knows their shapes."""
+    num_cut: int = 0
+    """How many examples lost a part of their text, since it is longer than the task reads."""
 
     def __len__(self) -> int:
         return len(self.owners)

@@ -114,7 +114,9 @@ class Choice:
         second = text_runs(tokenizer, [option for example in examples for option in example.options])
         room = room_for(tokenizer.template, window, pair=True, least=2)
         sequences = frame_pairs(tokenizer.template, *cut_pairs(first, second, room))
-        return units_of(sequences, np.arange(len(examples)), per_unit=counts, arrays=arrays)
+        owners = np.arange(len(examples))
+        longer = np.repeat(owners, counts)[first.lengths + second.lengths > room]
+        return units_of(sequences, owners, per_unit=counts, arrays=arrays, num_cut=len(np.unique(longer)))
 
     # -- Objective -----------------------------------------------------------------------------------------------------
 

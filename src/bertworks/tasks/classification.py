@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertworks.data.labelled.examples import TextExample
-from bertworks.errors import UsageError, choice
+from bertworks.errors import DataError, UsageError, choice
 from bertworks.hub.families import new_head
 from bertworks.models.config import HeadConfig
 from bertworks.models.model import Model
@@ -51,10 +51,8 @@ class Classification:
     metric: str = "accuracy"
 
     def __post_init__(self) -> None:
-        if len(self.labels) < 2:
-            raise UsageError(
-                f"classification needs at least two different labels; there is only: {', '.join(self.labels) or 'none'}"
-            )
+        if len(self.labels) < 2 - self.multi_label:
+            raise UsageError(_too_few(self.labels))
 
     @classmethod
     def for_examples(
@@ -75,6 +73,8 @@ class Classification:
         multi = any(isinstance(example.label, tuple) for example in labelled)
         counts = Counter(label for example in labelled for label in _names(example))
         labels = tuple(sorted(counts, key=_order(counts)))
+        if examples and len(labels) < 2 - multi:
+            raise DataError(_too_few(labels), path=examples[0].place.path)
         if metric is None:
             uneven = max(counts.values(), default=0) >= UNEVEN * len(labelled)
             metric = "f1_micro" if multi else "accuracy" if not uneven else "mcc" if len(labels) == 2 else "f1_macro"
@@ -223,6 +223,11 @@ class Classification:
         return self
 
 
+def _too_few(labels: Sequence[str]) -> str:
+    there = f"only: {labels[0]}" if labels else "none"
+    return f"classification needs at least two different labels; there is {there} (one is enough with --multi-label)"
+
+
 def _names(example: TextExample) -> tuple[str, ...]:
     return example.label if isinstance(example.label, tuple) else (str(example.label),)
 
@@ -242,7 +247,7 @@ def _class_weights(
     if asked is None:
         return None
     if asked == "balanced":  # their mean over the training examples is 1, which leaves the loss its size
-        return tuple((total - n) / n if multi else total / (len(counts) * n) for n in counts)
+        return tuple(max(total - n, 1) / n if multi else total / (len(counts) * n) for n in counts)
     weights = tuple(float(weight) for weight in asked)
     if len(weights) != len(counts) or not all(math.isfinite(weight) and weight >= 0 for weight in weights):
         raise UsageError(

@@ -170,6 +170,8 @@ class Similarity:
         texts = text_runs(tokenizer, [text for example in examples for text in example.texts])
         counts = np.array([len(example.texts) for example in examples], np.int64)
         owners = np.arange(len(examples))
+        room = room_for(tokenizer.template, window, pair=False)
+        longer = np.repeat(owners, counts)[texts.lengths > room]
         arrays = {}
         if training:
             self._check_training(examples)
@@ -180,11 +182,10 @@ class Similarity:
                 span = self.highest - self.lowest
                 scores = np.array([example.score for example in examples], np.float64)
                 arrays["targets"] = ((scores - self.lowest) / span).astype(np.float32)
-        room = room_for(tokenizer.template, window, pair=False)
         sequences = frame_texts(tokenizer.template, cut_texts(texts, room))
         if sequences.lengths.min(initial=1) < 1:
             raise DataError("a text has no tokens, and the tokenizer adds none; remove empty texts")
-        return units_of(sequences, owners, per_unit=counts, arrays=arrays)
+        return units_of(sequences, owners, per_unit=counts, arrays=arrays, num_cut=len(np.unique(longer)))
 
     # -- Objective -----------------------------------------------------------------------------------------------------
 

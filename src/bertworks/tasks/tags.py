@@ -33,16 +33,20 @@ NO_LABEL = "_"
 
 
 def recognise(sequences: Iterable[Sequence[str]]) -> Scheme:
-    """Which scheme the tags of some sentences are written in."""
+    """Which scheme the tags of some sentences are written in: all of them, or most (the others are slips of the pen)."""
     kept = [tags for tags in sequences if len(tags)]
     counts = Counter(tag for tags in kept for tag in tags)
-    marked = [tag for tag in counts if tag not in OUTSIDE]
-    if marked and all(_is_marked(tag) for tag in marked) and not _is_alphabet(counts):
-        places = {PLACES[tag[0]] for tag in marked}
-        if places - {"B", "I"}:
+    inside = {tag: count for tag, count in counts.items() if tag not in OUTSIDE}
+    marked = {tag: count for tag, count in inside.items() if _is_marked(tag)}
+    most = sum(count for tag, count in marked.items() if len(tag) > 1) > sum(inside.values()) / 2
+    if most or (inside and len(marked) == len(inside) and not _is_alphabet(counts)):
+        if {PLACES[tag[0]] for tag in marked} - {"B", "I"}:
             return "iobes"
-        return "iob1" if any(_begins_inside(tags) for tags in kept) else "bio"
-    if marked and counts.most_common(1)[0][0] in OUTSIDE:
+        found = {
+            kind for tags in kept for kind in _beginnings([tag for tag in tags if tag in OUTSIDE or tag in marked])
+        }
+        return "iob1" if "inside" in found and "apart" not in found else "bio"
+    if inside and counts.most_common(1)[0][0] in OUTSIDE:
         return "io"
     return "plain"
 
@@ -144,6 +148,13 @@ def _is_alphabet(counts: Counter[str]) -> bool:
     return all(len(tag) == 1 for tag in counts) and not {"B", "I"} <= counts.keys() and not {"B", "E"} <= counts.keys()
 
 
-def _begins_inside(tags: Sequence[str]) -> bool:
-    """Whether a span begins with I, as in IOB1."""
-    return any(_parts(tags[span.first], "iob1")[0] == "I" for span in spans_of(tags, "iob1"))
+def _beginnings(tags: Sequence[str]) -> set[str]:
+    """How spans begin: "inside" is with I, as in IOB1; "apart" is with B where no span of the same label ends, as never
+    in IOB1."""
+    found = set()
+    before = ("O", "")
+    for place, label in (_parts(tag, "bio") for tag in tags):
+        if place != "O" and before[1] != label:
+            found.add("inside" if place == "I" else "apart")
+        before = (place, label)
+    return found

@@ -54,10 +54,11 @@ def encode_texts(
     first = text_runs(tokenizer, [example.text for example in examples])
     if has_pairs(examples):
         second = text_runs(tokenizer, [example.pair or "" for example in examples])
-        sequences, owners = _pairs(first, second, tokenizer, window, whole)
+        sequences, owners, num_cut = _pairs(first, second, tokenizer, window, whole)
     else:
-        sequences, owners = _singles(first, tokenizer, window, whole)
-    return units_of(sequences, owners, arrays={} if targets is None else {"targets": targets[owners]})
+        sequences, owners, num_cut = _singles(first, tokenizer, window, whole)
+    arrays = {} if targets is None else {"targets": targets[owners]}
+    return units_of(sequences, owners, arrays=arrays, num_cut=num_cut)
 
 
 def text_runs(tokenizer: Tokenizer, texts: Sequence[str]) -> Runs:
@@ -75,29 +76,34 @@ def has_pairs(examples: Sequence[TextExample]) -> bool:
     return True
 
 
-def _singles(texts: Runs, tokenizer: Tokenizer, window: int, whole: bool) -> tuple[Framed, Ints]:
+def _singles(texts: Runs, tokenizer: Tokenizer, window: int, whole: bool) -> tuple[Framed, Ints, int]:
+    """Sequences, their owners, and how many texts were cut."""
     room = room_for(tokenizer.template, window, pair=False)
-    if not whole or texts.lengths.max(initial=0) <= room:
-        return frame_texts(tokenizer.template, cut_texts(texts, room)), np.arange(len(texts.lengths))
+    longer = int((texts.lengths > room).sum())
+    if not whole or not longer:
+        return frame_texts(tokenizer.template, cut_texts(texts, room)), np.arange(len(texts.lengths)), longer
     owners, starts, lengths = _windows(texts.lengths, np.full(len(texts.lengths), room))
-    return frame_texts(tokenizer.template, texts.take(texts.starts[owners] + starts, lengths)), owners
+    return frame_texts(tokenizer.template, texts.take(texts.starts[owners] + starts, lengths)), owners, 0
 
 
-def _pairs(first: Runs, second: Runs, tokenizer: Tokenizer, window: int, whole: bool) -> tuple[Framed, Ints]:
+def _pairs(first: Runs, second: Runs, tokenizer: Tokenizer, window: int, whole: bool) -> tuple[Framed, Ints, int]:
     room = room_for(tokenizer.template, window, pair=True, least=2)
     total = first.lengths + second.lengths
-    if not whole or total.max(initial=0) <= room:
-        return frame_pairs(tokenizer.template, *cut_pairs(first, second, room)), np.arange(len(total))
+    longer = int((total > room).sum())
+    if not whole or not longer:
+        return frame_pairs(tokenizer.template, *cut_pairs(first, second, room)), np.arange(len(total)), longer
     # The shorter text stands in every window, at most half of it; the longer one runs through the rest.
     first_runs = first.lengths > second.lengths
-    kept = np.minimum(np.minimum(first.lengths, second.lengths), np.where(total <= room, room, room // 2))
+    shorter = np.minimum(first.lengths, second.lengths)
+    kept = np.minimum(shorter, np.where(total <= room, room, room // 2))
+    num_cut = int((kept < shorter).sum())
     owners, starts, lengths = _windows(np.maximum(first.lengths, second.lengths), room - kept)
     runs, kept = first_runs[owners], kept[owners]
 
     def part(texts: Runs, running: NDArray[np.bool_]) -> Runs:
         return texts.take(texts.starts[owners] + np.where(running, starts, 0), np.where(running, lengths, kept))
 
-    return frame_pairs(tokenizer.template, part(first, runs), part(second, ~runs)), owners
+    return frame_pairs(tokenizer.template, part(first, runs), part(second, ~runs)), owners, num_cut
 
 
 def _windows(lengths: Ints, sizes: Ints) -> tuple[Ints, Ints, Ints]:

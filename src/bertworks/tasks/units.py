@@ -110,6 +110,7 @@ def units_of(
     *,
     per_unit: Sequence[int] | Ints | None = None,
     arrays: Mapping[str, NDArray[Any]] | None = None,
+    num_cut: int = 0,
 ) -> Units:
     """Units of one sequence each, or of `per_unit` (U,) sequences each; `owners` (U,) are the examples' numbers."""
     counts = np.ones(len(sequences.lengths), np.int64) if per_unit is None else np.asarray(per_unit, np.int64)
@@ -126,6 +127,7 @@ def units_of(
         first=_bounds(counts),
         owners=owners,
         arrays=dict(arrays or {}),
+        num_cut=num_cut,
     )
 
 

@@ -10,7 +10,7 @@ Legend: U units, W words of all sentences, S spellings, L layers of a source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -114,8 +114,3 @@ class WordInputs:
                 torch.from_numpy(np.array(arrays[f"vectors{number}"][places])) for number in range(len(self.named))
             ),
         )
-
-
-def bounds_of(sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    """(sentences + 1,): where each one's words begin among all words, and their number."""
-    return np.cumsum([0, *map(len, sentences)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bertworks.errors import DataError
 from tests.data.labelled.helpers import examples, parsed, refused, tabbed
 
 SWAG = (
@@ -75,9 +76,9 @@ def test_codah_without_a_header(tmp_path: Path) -> None:
                 "ctx_b": "It",
                 "ctx": "A cat. It",
                 "endings": ["runs.", "flies."],
-                "label": 1,
+                "label": 0,
             },
-            ("A cat. It", ("runs.", "flies."), 1),
+            ("A cat. It", ("runs.", "flies."), 0),
         ),
         (
             {
@@ -133,6 +134,25 @@ def test_the_users_columns(tmp_path: Path) -> None:
         ("You are", ("a table", "nice"), 1),
     ]
     assert "the possible continuations cannot be told" in refused(tmp_path, "a.csv", content, "choice")
+
+
+def counted(directory: Path, labels: list[Any], columns: str = "a,b,c,d", **options: Any) -> list[int]:
+    rows = [f"It is,{','.join(f'end {name}' for name in columns.split(','))},{label}" for label in labels]
+    content = "\n".join([f"text,{columns},label", *rows])
+    given = {"option_columns": tuple(columns.split(",")), **options}
+    return [example.label for example in examples(directory, "a.csv", content, "choice", **given)]
+
+
+def test_options_are_counted_from_0_or_from_1(tmp_path: Path) -> None:
+    assert counted(tmp_path, [0, 2]) == [0, 2]
+    assert counted(tmp_path, [2, 4]) == [1, 3]
+    assert counted(tmp_path, ["2.0", "4.0"]) == [1, 3]  # how a table with gaps is written
+    assert counted(tmp_path, [2, 3], columns="ending1,ending2,ending3,ending4") == [1, 2]
+    assert counted(tmp_path, [2, 3], columns="ending0,ending1,ending2,ending3") == [2, 3]
+    assert counted(tmp_path, [2, 3], first_option=1) == [1, 2]
+    assert counted(tmp_path, [2, 3], remembered={"first_option": 1}) == [1, 2]  # as the training file had it
+    with pytest.raises(DataError, match=r"labels \(2, 3\) do not tell .* --first-option"):
+        counted(tmp_path, [2, 3])
 
 
 def test_bad_labels_have_their_line(tmp_path: Path) -> None:

@@ -70,6 +70,28 @@ def test_a_tsv_is_columns_too(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("header", ["word\ttag", "Token\tTag", "word\tner\n"])
+def test_a_header_is_no_word(tmp_path: Path, header: str) -> None:
+    content = header + "\n" + tabbed("Anna | B-PER", "is | O")
+    for name in ("a.tsv", "a.conll"):
+        data = parsed(tmp_path, name, content, "tag")
+        assert shown(data.examples) == [(("Anna", "is"), ("B-PER", "O"))]
+        assert "with header" in data.understood[0]
+    assert examples(tmp_path, "a.conll", content, "tag", header=False)[0].words[0] == header.split("\t")[0]
+    odd = tabbed("der | art", "Bo | B-PER")
+    assert examples(tmp_path, "a.conll", odd, "tag")[0].words == ("der", "Bo")
+    assert examples(tmp_path, "a.conll", odd, "tag", header=True)[0].words == ("Bo",)
+
+
+def test_comments_above_sentences(tmp_path: Path) -> None:
+    content = "# id 52a domain=en\nAnna _ _ B-PER\n# _ _ O\n\n# _ _ O\nOslo _ _ B-LOC\n\n# id 53a domain=en\nBo _ _ O\n"
+    assert [example.words for example in examples(tmp_path, "a.conll", content, "tag")] == [
+        ("Anna", "#"),
+        ("#", "Oslo"),
+        ("Bo",),
+    ]
+
+
 def test_conll_u(tmp_path: Path) -> None:
     rest = "_ | _ | 0 | root | _ | _"
     content = (
@@ -114,6 +136,40 @@ def test_words_and_texts_to_predict(tmp_path: Path) -> None:
     assert [example.text for example in found] == ["Anna sover gott.", "Ida är där nu.", "Hej"]
     found = examples(tmp_path, "a.jsonl", '{"text": "Anna sover."}\n', "tag", labelled=False)
     assert [example.text for example in found] == ["Anna sover."]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "He lives in the USA\n",
+        "He lives in the USA .\nShe lives in the UK .\n",
+        "I am in the EU\nYou are in the US\nWe are in the UK\n",
+        "He lives in Ulm\n\nShe lives in Bonn\n",
+        "Anna\tlives here in Ulm\n",
+        "New York\tis large\nOslo\tis not\n",
+    ],
+)
+def test_running_text_is_no_columns(tmp_path: Path, content: str) -> None:
+    found = examples(tmp_path, "a.txt", content, "tag", labelled=False)
+    assert [example.text for example in found] == content.splitlines()
+
+
+def test_words_with_tags_may_be_predicted_anew(tmp_path: Path) -> None:
+    content = "Anna NNP B-PER\nis VBZ O\nhere RB O\n"
+    for ended in (content, content + "\nBo NNP B-PER\n", content.replace(" ", "\t")):
+        assert examples(tmp_path, "a.txt", ended, "tag", labelled=False)[0].words == ("Anna", "is", "here")
+
+
+def test_numbers_for_tags_are_told(tmp_path: Path) -> None:
+    data = parsed(tmp_path, "a.jsonl", json.dumps({"tokens": ["Anna", "is"], "ner_tags": [1, 0]}), "tag")
+    assert "its tags are numbers that nobody has named" in data.understood[0]
+
+
+def test_columns_of_the_training_file(tmp_path: Path) -> None:
+    known = parsed(tmp_path, "a.conll", CONLL, "tag", label_column="pos").columns
+    assert known == {"label_column": "pos"}
+    assert examples(tmp_path, "b.conll", CONLL, "tag", remembered=known)[0].tags == ("NNP", "VBZ")
+    assert examples(tmp_path, "b.conll", "Anna O\n", "tag", remembered=known)[0].tags == ("O",)
 
 
 def test_tables_of_sentences(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bertworks.data.labelled import TaskName
 from bertworks.data.labelled.layout import has_header
 from bertworks.errors import UsageError
-from tests.data.labelled.helpers import labelled, parsed, tabbed
+from tests.data.labelled.helpers import examples, labelled, parsed, tabbed
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,53 @@ def test_what_separates_the_fields_of_a_csv(tmp_path: Path, delimiter: str, said
     assert [example.label for example in data.examples] == ["1", "0"]  # type: ignore[union-attr]
 
 
+def test_a_comma_in_the_first_text_does_not_separate(tmp_path: Path) -> None:
+    content = "well, a fine film;good\na dull film;bad\na good, long, fine film;good\n"
+    assert labelled(tmp_path, "a.csv", content, "classify")[0] == ("well, a fine film", "good")
+
+
+@pytest.mark.parametrize(
+    "content", ["Subject:hello there my friend\n", "NOTE:that is so\n", "one\ttab\n", "title, text and label\n"]
+)
+def test_texts_to_predict_stay_whole(tmp_path: Path, content: str) -> None:
+    (example,) = examples(tmp_path, "a.txt", content, "classify", labelled=False)
+    assert example.text == content.rstrip("\n")
+
+
+def test_tables_to_predict(tmp_path: Path) -> None:
+    found = examples(tmp_path, "a", "id,text,label\n1,a b,x\n2,c d,y\n", "classify", labelled=False)
+    assert [example.text for example in found] == ["a b", "c d"]
+    (pair,) = examples(tmp_path, "a", "one text\tanother text\n", "pair", labelled=False)
+    assert (pair.text, pair.pair) == ("one text", "another text")
+    (question,) = examples(tmp_path, "TREC_10.label", "NUM:date When was it ?\n", "classify", labelled=False)
+    assert question.text == "When was it ?"
+
+
+@pytest.mark.parametrize(
+    ("task", "record"),
+    [
+        ("choice", {"text": "It", "options": ["runs.", "flies."]}),
+        ("tag", {"words": ["Anna", "sleeps"]}),
+        ("tag", {"tokens": ["Anna", "sleeps"], "tags": ["B-PER", "O"]}),
+        ("qa", {"question": "Who?", "context": "The cat.", "answers": [{"text": "cat", "answer_start": 4}]}),
+    ],
+)
+def test_one_json_object_with_a_list_is_one_row(tmp_path: Path, task: TaskName, record: dict[str, Any]) -> None:
+    for name in ("a", "a.json"):
+        assert len(examples(tmp_path, name, json.dumps(record), task, labelled=False)) == 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"text": ["a b", "c d"], "label": ["x", "y"]},
+        {"version": "1", "data": [{"text": "a b", "label": "x"}, {"text": "c d", "label": "y"}]},
+    ],
+)
+def test_a_table_in_one_line_of_json(tmp_path: Path, document: dict[str, Any]) -> None:
+    assert labelled(tmp_path, "a.json", json.dumps(document), "classify") == [("a b", "x"), ("c d", "y")]
+
+
 def test_quotation_marks_in_tab_separated_files(tmp_path: Path) -> None:
     plain = tabbed("text | label", '"a" or "b" | 1', '"c d" | 0', '"e | 1')
     assert [text for text, _ in labelled(tmp_path, "a.tsv", plain, "classify")] == ['"a" or "b"', '"c d"', '"e']
@@ -66,6 +116,8 @@ def test_quotation_marks_in_tab_separated_files(tmp_path: Path) -> None:
         "two\nlines",
     ]
     assert "with quoted fields" in data.understood[0]
+    unbalanced = 'text\tlabel\n"Unbalanced quote here\t1\nok it is "\t0\n'
+    assert len(labelled(tmp_path, "a.tsv", unbalanced, "classify")) == 2
 
 
 def test_a_text_file_with_tabs_is_a_table(tmp_path: Path) -> None:

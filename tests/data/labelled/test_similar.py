@@ -56,3 +56,5 @@ def test_a_missing_score(tmp_path: Path) -> None:
 def test_empty_texts_are_left_out(tmp_path: Path) -> None:
     data = parsed(tmp_path, "a.csv", 'text\n""\none text\n', "similarity")
     assert (len(data.examples), data.skipped) == (1, 1)
+    data = parsed(tmp_path, "a.csv", "anchor,positive,negative\na b,a c,\na b, ,x y\n,a c,x y\n", "similarity")
+    assert shown(list(data.examples)) == [("a b", "a c", None)]

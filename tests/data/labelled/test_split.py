@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertworks.data.labelled import Place, TextExample, examples_from, split
+from bertworks.data.labelled import Place, QuestionExample, TaggedExample, TextExample, split
+from bertworks.data.labelled.split import ungrouped
 from bertworks.errors import DataError, UsageError
 
 
@@ -58,8 +59,9 @@ def test_the_seed_decides() -> None:
 
 
 def test_other_examples() -> None:
-    numbers = examples_from("regress", texts=["a"] * 10, labels=range(10))
-    tagged = examples_from("tag", texts=[["a", "b"]] * 10, labels=[["O", "O"]] * 10)
+    place = Place("rows", 0)
+    numbers = [TextExample(text="a", label=float(label), place=place) for label in range(10)]
+    tagged = [TaggedExample(words=("a", "b"), tags=("O", "O"), place=place)] * 10
     for examples in (numbers, tagged):
         assert [len(part) for part in split(examples, 0.3, 0)] == [7, 3]
 
@@ -71,3 +73,13 @@ def test_what_cannot_be_split() -> None:
         split(texts(["a"]), 0.5, 0)
     with pytest.raises(DataError, match=r"all examples belong to one group \(g\)"):
         split(texts(["a", "b"], ["g", "g"]), 0.5, 0)
+
+
+def test_one_document_is_split_within() -> None:
+    assert [example.group for example in ungrouped(texts(["a", "b"], ["g", "g"]))] == [None, None]
+    questions = [
+        QuestionExample(id="1", question="Who?", context=context, group="g", place=Place("rows", 0))
+        for context in ("A.", "A.", "B.")
+    ]
+    assert [example.group for example in ungrouped(questions)] == ["A.", "A.", "B."]
+    assert [example.group for example in ungrouped(questions[:2])] == [None, None]

@@ -50,17 +50,28 @@ def test_to_predict(tmp_path: Path) -> None:
         ("dog", 4, "there is 'cat'; it is nowhere in the context"),
         ("Ulm", 99, "the context has only 30 characters; it stands at 26"),
         ("cat", -1, "is not at character -1"),
-        ("cat", None, "has the start None, which is no whole number"),
+        ("at", None, "the answer 'at' stands 3 times in its context, and no start is given"),
+        ("cat", "four", "has the start 'four', which is no whole number"),
         ("", 4, "an answer's text is ''"),
     ],
 )
-def test_answers_that_are_not_there(tmp_path: Path, text: str, start: int | None, message: str) -> None:
+def test_answers_that_are_not_there(tmp_path: Path, text: str, start: Any, message: str) -> None:
     document = json.dumps(squad([{"text": text, "answer_start": start}]))
     found = refused(tmp_path, "a.json", document, "qa")
     assert found.startswith("a.json: question 1 (id 'q1', article 'Cats'): ")
     assert message in found
     assert "--skip-bad-rows" in found
     assert "has no rows but 1 that were left out" in refused(tmp_path, "a.json", document, "qa", skip_bad_rows=True)
+
+
+@pytest.mark.parametrize("answers", [[None], ["dog"], [{"text": "cat", "answer_start": 4}, "dog"], "dog", 5, [[]]])
+def test_answers_of_another_form(tmp_path: Path, answers: Any) -> None:
+    document = squad(answers)
+    assert "question 1 (id 'q1', article 'Cats'): " in refused(tmp_path, "a.json", json.dumps(document), "qa")
+    good = squad([{"text": "cat", "answer_start": 4}])
+    document["data"] += good["data"]
+    assert parsed(tmp_path, "a.json", json.dumps(document), "qa", skip_bad_rows=True).skipped == 1
+    assert examples(tmp_path, "a.json", json.dumps(squad(["cat"])), "qa")[0].answers == (Answer("cat", 4),)
 
 
 def test_broken_documents(tmp_path: Path) -> None:

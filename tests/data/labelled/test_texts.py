@@ -271,3 +271,45 @@ def test_lines_of_text_can_only_be_predicted(tmp_path: Path) -> None:
     assert "say it with --format" in refused(tmp_path, "a.txt", content, "classify")
     assert "can only be predicted" in refused(tmp_path, "a.txt", content, "classify", file_format="txt")
     assert "needs more than one text each" in refused(tmp_path, "a.txt", content, "pair", labelled=False)
+
+
+def test_whole_numbers_are_spelled_alike(tmp_path: Path) -> None:
+    assert [label for _, label in labelled(tmp_path, "a.csv", "text,label\na b,1.0\nc d,0\n", "classify")] == ["1", "0"]
+    versions = "text,label\na b,1.0\nc d,1.5\n"
+    assert [label for _, label in labelled(tmp_path, "a.csv", versions, "classify")] == ["1.0", "1.5"]
+    message = refused(tmp_path, "a.csv", "text,label\na b,1\nc d,1_000\n", "regress", label_column="label")
+    assert message.startswith("a.csv:3: the column 'label' holds '1_000', not a number")
+
+
+def test_rows_without_a_group_are_on_their_own(tmp_path: Path) -> None:
+    content = "text,label,group\na b,x,1\nc d,y,\ne f,x,\n"
+    assert [example.group for example in examples(tmp_path, "a.csv", content, "classify")] == ["1", None, None]
+    rows = [{"text": "a b", "label": "x", "group": group} for group in (None, 7)]
+    found = examples(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)), "classify")
+    assert [example.group for example in found] == [None, "7"]
+
+
+def test_rows_of_separators_are_left_out(tmp_path: Path) -> None:
+    data = parsed(tmp_path, "a.csv", "text,label\na b,x\nc d,y\n,\n , \n", "classify")
+    assert (len(data.examples), data.skipped) == (2, 2)
+    assert "2 empty rows left out" in data.understood[1]
+
+
+def test_columns_of_the_training_file(tmp_path: Path) -> None:
+    trained = "title,body,kind\na b,c d,x\ne f,g h,y\n"
+    known = parsed(tmp_path, "a.csv", trained, "classify", text_column="title", label_column="kind").columns
+    assert known == {"text_column": "title", "label_column": "kind"}
+    new = "title,body,label\na b,c d,1\n"
+    (example,) = examples(tmp_path, "b.csv", new, "classify", remembered=known, labelled=False)
+    assert example.text == "a b"
+    (example,) = examples(tmp_path, "b.csv", new, "classify", remembered=known, text_column="body")
+    assert (example.text, example.label) == ("c d", "1")  # the user's word, and a label of another name
+    data = parsed(tmp_path, "b.csv", "body\nc d\n", "classify", remembered=known, labelled=False)
+    assert "without title, which the model was trained with" in data.understood[0]
+    assert parsed(tmp_path, "a.tsv", tabbed("a b | x", "c d | y"), "classify").columns == {}  # numbers are no names
+
+
+def test_the_separator_of_the_training_file(tmp_path: Path) -> None:
+    known = parsed(tmp_path, "a.csv", "text,label\na b,x;y\n", "classify", multi_label=True).columns
+    (example,) = examples(tmp_path, "b.csv", "text,label\na b,x|z\n", "classify", multi_label=True, remembered=known)
+    assert example.label == ("x|z",)

@@ -72,9 +72,13 @@ def test_probabilities_equal_scipy() -> None:
     assert ours.log_loss(logits, truth, 3.0) == pytest.approx(expected)
 
 
-@given(st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=15))
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=15),
+    st.lists(st.integers(0, 8), min_size=ours.FEW_POSITIVES, max_size=12),
+)
 @settings(deadline=None, max_examples=100)
-def test_no_threshold_has_a_better_f1(rows: list[tuple[int, bool]]) -> None:
+def test_no_threshold_has_a_better_f1(rows: list[tuple[int, bool]], true: list[int]) -> None:
+    rows = [*rows, *((value, True) for value in true)]
     values = np.array([value / 8 for value, _ in rows])[:, None]
     truth = np.array([true for _, true in rows])[:, None]
     threshold = ours.fit_thresholds(values, truth)
@@ -89,7 +93,20 @@ def test_no_threshold_has_a_better_f1(rows: list[tuple[int, bool]]) -> None:
 def test_thresholds_by_hand() -> None:
     probabilities = np.array([[0.9, 0.2, 0.3], [0.6, 0.1, 0.1], [0.4, 0.7, 0.2]])
     truth = np.array([[True, True, False], [True, False, False], [False, True, False]])
-    np.testing.assert_allclose(ours.fit_thresholds(probabilities, truth), [0.5, 0.15, 0.5])
+    np.testing.assert_allclose(ours.fit_thresholds(probabilities, truth), 0.5)  # three rows tell nothing
+    many = ours.fit_thresholds(np.tile(probabilities, (6, 1)), np.tile(truth, (6, 1)))
+    np.testing.assert_allclose(many, [0.5, 0.15, 0.5])
+
+
+def test_rare_labels_share_a_threshold() -> None:
+    probabilities = np.tile([[0.9, 0.2, 0.2], [0.6, 0.1, 0.1], [0.4, 0.1, 0.1], [0.3, 0.05, 0.1]], (6, 1))
+    truth = np.tile([[True, True, True], [True, False, False], [False, False, False], [False, False, False]], (6, 1))
+    np.testing.assert_allclose(ours.fit_thresholds(probabilities, truth), [0.5, 0.15, 0.15])
+    lowest = ours.fit_thresholds([[0.9], [0.5], [0.2], [0.05]], [[False], [False], [False], [True]])
+    np.testing.assert_allclose(lowest, 0.5)
+
+
+def test_thresholds_have_a_shape() -> None:
     with pytest.raises(UsageError, match=r"one shape"):
         ours.fit_thresholds(np.zeros((2, 3)), np.zeros((3, 2)))
 

@@ -1,9 +1,8 @@
-"""Labelled examples, from files or from Python values.
+"""Labelled examples out of files.
 
 read(path, task, options)     all examples of a file, and sentences on how it was understood
 LabelledReader                the same, one example after the other
 split(examples, fraction, seed)
-examples_from(task, texts=…, labels=…)
 """
 
 from bertworks.data.labelled.examples import (
@@ -16,7 +15,6 @@ from bertworks.data.labelled.examples import (
     TaggedExample,
     TextExample,
 )
-from bertworks.data.labelled.memory import examples_from
 from bertworks.data.labelled.options import LabelledData, ReadOptions, TaskName
 from bertworks.data.labelled.read import LabelledReader, read
 from bertworks.data.labelled.split import split
@@ -34,7 +32,6 @@ __all__ = [
     "TaggedExample",
     "TaskName",
     "TextExample",
-    "examples_from",
     "read",
     "split",
 ]

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns
+from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, remembered, used
 from bertworks.data.labelled.examples import ChoiceExample, Place
 from bertworks.data.labelled.names import BEGINNINGS, CHOSEN, OPTION_LISTS, OPTION_STEMS, QUESTIONS, plain
 from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions
-from bertworks.data.labelled.values import error_at, label_of
+from bertworks.data.labelled.values import error_at, group_of, label_of, whole
 from bertworks.data.readers import checked_text
 from bertworks.data.tables import Table
 from bertworks.errors import DataError
@@ -59,7 +59,14 @@ def read_choices(table: Table, names: Sequence[str], options: ReadOptions, notes
     """Find the columns, note them, and give one example per row."""
     sample = [_flat(record) for record in table.sample(SAMPLED_ROWS)]
     found = names or list(dict.fromkeys(name for row in sample for name in row))
-    roles = find_roles(Columns(found, sample, notes.path), options)
+    columns = Columns(found, sample, notes.path)
+    options = remembered(columns, options, notes)
+    roles = find_roles(columns, options)
+    text = roles.texts[0] if len(roles.texts) == 1 else None
+    if roles.gold is None:
+        notes.columns = used(
+            columns, text_column=text, pair_column=roles.prefix, option_columns=roles.options, label_column=roles.label
+        ) | {"first_option": roles.first}
     if not options.labelled:  # it was found only so that it is not taken for a text
         roles = replace(roles, label=None)
     notes.facts.append(str(roles))
@@ -108,7 +115,7 @@ def find_roles(columns: Columns, options: ReadOptions) -> Roles:
         label=label,
         gold=gold,
         group=columns.group(options, (*texts, *endings, label)),
-        first=_first_number(columns, label, endings),
+        first=_first_number(columns, label, endings, options),
     )
 
 
@@ -163,26 +170,40 @@ def _numbered(columns: Columns, options: ReadOptions, label: str | None) -> Role
     if options.labelled and label is None:
         raise columns.ask("there is no column that says which option is right", "choose it with --label-column")
     endings = tuple(texts[1:])
-    return Roles(texts=(texts[0],), options=endings, label=label, first=_first_number(columns, label, endings))
+    first = _first_number(columns, label, endings, options)
+    return Roles(texts=(texts[0],), options=endings, label=label, first=first)
 
 
 def _may_choose(columns: Columns, name: str, num_options: int) -> bool:
     values = {str(value).strip() for value in columns.values(name)}
     if columns.kind(name) == "words":  # letters
         return values <= set(string.ascii_uppercase[:num_options])
-    return all(value.isdecimal() and int(value) <= num_options for value in values)
+    return all(whole(value).isdecimal() and float(value) <= num_options for value in values)
 
 
-def _first_number(columns: Columns, label: str | None, endings: Sequence[str]) -> int:
-    """Whether options are counted from 0 or from 1: the first rows tell, since one of the two ends is seen."""
-    if label is None:
+def _first_number(columns: Columns, label: str | None, endings: Sequence[str], options: ReadOptions) -> int:
+    """Whether options are counted from 0 or from 1: as the user or the training file says; else one of the two ends is seen
+    in the first rows, or the columns are numbered (ending1, ending2 …); else nobody knows."""
+    said = options.first_option if options.first_option is not None else options.remembered.get("first_option")
+    if said is not None:
+        return int(said)
+    values = () if label is None else columns.values(label)
+    numbers = {int(text) for value in values if (text := whole(str(value).strip())).isdecimal()}
+    listed = columns.values(endings[0]) if len(endings) == 1 else []
+    if not numbers or 0 in numbers or any(map(_marks, listed)):
         return 0
-    numbers = {int(text) for value in columns.values(label) if (text := str(value).strip()).isdecimal()}
-    counted_from_one = numbers and 0 not in numbers
-    if len(endings) > 1:
-        return int(bool(counted_from_one) and max(numbers) == len(endings))
-    lengths = [len(_listed(value)) for value in columns.values(endings[0])]
-    return int(bool(counted_from_one) and bool(lengths) and max(numbers) == max(lengths))
+    count = max((len(_listed(value)) for value in listed), default=len(endings))
+    numbered = len(endings) > 1 and columns.has_names and plain(endings[0])[-1]
+    if max(numbers) >= count or numbered in ("0", "1"):
+        return int(max(numbers) >= count or numbered == "1")
+    if not options.labelled:
+        return 0
+    shown = ", ".join(map(str, sorted(numbers)))
+    message = (
+        f"the labels ({shown}) do not tell whether the {count} options are counted from 0 or from 1; say it with "
+        "--first-option 0 or --first-option 1"
+    )
+    raise DataError(message, path=columns.path)
 
 
 # -- one row -----------------------------------------------------------------------------------------------------------
@@ -211,7 +232,7 @@ def _example(record: dict[str, Any], roles: Roles, place: Place) -> ChoiceExampl
     if roles.prefix is not None:
         prefix = checked_text(record.get(roles.prefix), roles.prefix, place.path, place.line)
         found = [f"{prefix} {option}" if prefix else option for option in found]
-    group = None if roles.group is None else str(record.get(roles.group))
+    group = group_of(record, roles.group)
     return ChoiceExample(text=text, options=tuple(found), label=label, group=group, place=place)
 
 
@@ -236,8 +257,8 @@ def _marks(value: Any) -> list[str]:
 def _chosen(value: Any, roles: Roles, found: list[str], marks: list[str], place: Place) -> int:
     """The number, from 0, of the option that the label means."""
     assert roles.label is not None
-    text = label_of(value, roles.label, place)
-    if text is None or text == "-1":  # how some sets spell that it is not told
+    text = whole(label_of(value, roles.label, place) or "")
+    if text in ("", "-1"):  # how some sets spell that it is not told
         raise error_at(place, f"the label is missing (column {roles.label!r} holds {value!r})")
     if text in marks:
         return marks.index(text)

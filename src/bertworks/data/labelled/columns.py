@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from bertworks.data.labelled.names import GROUPS, IDENTIFIERS, PAIRS, SOMETIMES_PAIRED, plain
+from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions
 from bertworks.data.tables import is_number, no_column
 from bertworks.errors import DataError
@@ -132,6 +134,33 @@ class Columns:
         shown = ", ".join(f"{name:.40}" for name in (among or self.names))
         hint = "" if self.has_names else " (columns without a header are numbered)"
         return DataError(f"{what}; {how}, from: {shown}{hint}", path=self.path)
+
+
+def remembered(columns: Columns, options: ReadOptions, notes: Notes) -> ReadOptions:
+    """`options` with the columns that a model was trained with, where this table has them and the user does not choose."""
+    chosen: dict[str, Any] = {}
+    for fields in (("text_column", "pair_column", "option_columns"), ("label_column",)):
+        known = {name: options.remembered[name] for name in fields if options.remembered.get(name)}
+        if any(getattr(options, name) for name in fields) or not columns.has_names:
+            continue
+        missing = [name for value in known.values() for name in _names(value, columns) if name not in columns.names]
+        if not missing:
+            chosen |= known
+        elif options.labelled or "label_column" not in fields:
+            notes.facts.append(f"without {', '.join(missing)}, which the model was trained with")
+    return replace(options, **chosen)
+
+
+def used(columns: Columns, **named: str | Sequence[str] | None) -> dict[str, Any]:
+    """What `remembered` needs to know of a table that a model is trained on: nothing where columns are only numbered."""
+    return {name: value for name, value in named.items() if value} if columns.has_names else {}
+
+
+def _names(value: Any, columns: Columns) -> Sequence[str]:
+    """The columns that one field of the options names."""
+    if not isinstance(value, str):
+        return tuple(value)
+    return (value,) if value in columns.names else value.split(",")
 
 
 def _kind(values: Sequence[Any]) -> Kind:

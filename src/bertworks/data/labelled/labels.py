@@ -10,7 +10,7 @@ from bertworks.data.labelled.examples import Place
 from bertworks.data.labelled.names import plain
 from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions, TaskName
-from bertworks.data.labelled.values import class_names, error_at, label_of, number_of
+from bertworks.data.labelled.values import WHOLE, class_names, error_at, label_of, number_of, whole
 from bertworks.data.tables import Table
 from bertworks.errors import DataError
 
@@ -43,18 +43,19 @@ def label_reader(
         notes.facts.append("its labels are numbers that the file names")
     if options.multi_label or columns.kind(column) == "list":
         separator = _separator(columns, column, options)
-        notes.facts.append(
-            "several labels a row, in lists"
-            if columns.kind(column) == "list"
-            else f"several labels a row, separated by {separator!r}"
-        )
+        if columns.kind(column) == "list":
+            notes.facts.append("several labels a row, in lists")
+        else:
+            notes.facts.append(f"several labels a row, separated by {separator!r}")
+            notes.columns["label_separator"] = separator
         return _several(column, separator, names)
     if options.label_column is None:
         _check_classes(columns, column)
-    return _one(column, names)
+    numbers = all(WHOLE.fullmatch(str(value).strip()) for value in columns.values(column))
+    return _one(column, names, whole if numbers else str)
 
 
-def _one(column: str, names: list[str] | None) -> LabelReader:
+def _one(column: str, names: list[str] | None, spelled: Callable[[str], str]) -> LabelReader:
     left_out = plain(column) == "goldlabel"
 
     def read(record: dict[str, Any], place: Place) -> str:
@@ -63,16 +64,16 @@ def _one(column: str, names: list[str] | None) -> LabelReader:
             raise NotAgreedError
         if label is None:
             raise error_at(place, f"the label is missing (column {column!r} is empty)")
-        return label
+        return spelled(label)
 
     return read
 
 
-def _several(column: str, separator: str | None, names: list[str] | None) -> LabelReader:
+def _several(column: str, separator: str, names: list[str] | None) -> LabelReader:
     def read(record: dict[str, Any], place: Place) -> tuple[str, ...]:
         value = record.get(column)
         if isinstance(value, str):
-            parts: list[Any] = [value] if separator is None else value.split(separator)
+            parts: list[Any] = value.split(separator)
         else:
             parts = value if isinstance(value, list) else [value]
         found = (label_of(part, column, place, names) for part in parts)
@@ -106,9 +107,11 @@ def _numbers(column: str) -> LabelReader:
     return read
 
 
-def _separator(columns: Columns, column: str, options: ReadOptions) -> str | None:
+def _separator(columns: Columns, column: str, options: ReadOptions) -> str:
     if isinstance(options.multi_label, str):
         return options.multi_label
+    if (known := options.remembered.get("label_separator")) is not None:
+        return str(known)
     values = [value for value in columns.values(column) if isinstance(value, str)]
     return next((mark for mark in SEPARATORS if any(mark in value for value in values)), ",")
 

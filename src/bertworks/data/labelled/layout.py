@@ -14,8 +14,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from bertworks.data.labelled.names import KNOWN, plain
+from bertworks.data.labelled.names import ANSWERS, KNOWN, OPTION_LISTS, plain
 from bertworks.data.labelled.options import ReadOptions, TaskName
 from bertworks.data.source import Source
 from bertworks.data.tables import is_number
@@ -49,13 +50,14 @@ EXTENSIONS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".conllu": "conllu",
+    ".label": "trec",  # train_5500.label and TREC_10.label
     **dict.fromkeys(
         (".conll", ".conll2002", ".conll2003", ".iob", ".iob2", ".iob1", ".bio", ".bioes", ".iobes"), "conll"
     ),
 }
 ALIASES = {"ndjson": "jsonl", "iob": "conll", "bio": "conll", "lines": "txt", "text": "txt"}
 
-TREC_LINE = re.compile(r"[A-Za-z]+:[A-Za-z]+ \S")
+TREC_LINE = re.compile(r"[A-Z]+:[A-Za-z]+ \S")
 FASTTEXT_MARK = "__label__"
 TAG = re.compile(r"[BIESLU]-\S+|[A-Z0][A-Z0-9_$.,:;()'\"`-]*|[.,:;()'\"`$#-]+")
 DELIMITERS = {",": "comma-separated", "\t": "tab-separated", ";": "semicolon-separated", "|": "separated by |"}
@@ -116,12 +118,13 @@ def _corrected(
 ) -> str:
     """The format that the extension says, or None of it, put right by what is in the first lines."""
     if file_format in (None, "json"):
-        if filled[0].lstrip().startswith(("{", "[")) and (found := _json_form(filled[0], len(filled))):
+        if filled[0].lstrip().startswith(("{", "[")) and (found := _json_form(filled[0], len(filled), task)):
             return found
         if file_format == "json":
             return "json"
     if task == "tag":
-        if file_format in (None, "tsv") and _is_columns(lines, options.labelled):
+        sure = options.labelled or file_format == "tsv"  # else running text is as likely
+        if file_format in (None, "tsv") and (_is_columns(lines) if sure else _is_plainly_columns(lines)):
             return "conll"
         if file_format is None:
             return "conll" if options.labelled else "txt"
@@ -129,11 +132,12 @@ def _corrected(
         return file_format
     if all(line.startswith(FASTTEXT_MARK) for line in filled):
         return "fasttext"
-    if all(TREC_LINE.match(line) for line in filled):
+    if options.labelled and all(TREC_LINE.match(line) for line in filled):
         return "trec"
-    if all("\t" in line for line in filled):
+    if all("\t" in line for line in filled) and (options.labelled or _is_table(filled, "\t", task)):
         return "tsv"
-    if sum(plain(name) in KNOWN for name in filled[0].split(",")) >= 2:
+    named = sum(plain(name) in KNOWN for name in filled[0].split(",")) >= 2
+    if named and (options.labelled or _is_table(filled, ",", task)):
         return "csv"
     if task == "similarity" or not options.labelled:
         return "txt"
@@ -144,7 +148,13 @@ def _corrected(
     raise DataError(message, path=path)
 
 
-def _json_form(first: str, num_lines: int) -> str | None:
+def _is_table(lines: Sequence[str], delimiter: str, task: TaskName) -> bool:
+    """Whether lines to be predicted are rows, though single texts may have tabs and commas in them, too."""
+    several = len(lines) > 1 or task in ("pair", "choice", "qa")
+    return several and len({len(row) for row in _rows(lines, delimiter, delimiter != "\t")}) == 1
+
+
+def _json_form(first: str, num_lines: int, task: TaskName) -> str | None:
     """jsonl or json, by the first line; None where it is neither (a text may begin with a bracket)."""
     if num_lines == 1 and len(first) > LONG_LINE:
         return "json"
@@ -155,35 +165,69 @@ def _json_form(first: str, num_lines: int) -> str | None:
     except RecursionError:
         return None
     if isinstance(value, dict):
-        return "json" if num_lines == 1 and any(isinstance(entry, list) for entry in value.values()) else "jsonl"
+        return "json" if num_lines == 1 and _is_document(value, task) else "jsonl"
     if isinstance(value, list):
         return "json" if num_lines == 1 and value and isinstance(value[0], dict) else "jsonl"
     return None
 
 
-def _is_columns(lines: Sequence[str], labelled: bool) -> bool:
-    """Whether lines are words with their tags, rather than the rows of a table or (unlabelled) texts."""
+def _is_document(value: dict[str, Any], task: TaskName) -> bool:
+    """Whether an object holds a whole table: a list of rows, or lists of equal length as columns. Else it is one row, which
+    may have lists in it: of options, of answers, of the words of a sentence."""
+    lists = {name: entry for name, entry in value.items() if isinstance(entry, list)}
+    inner = list if task == "tag" else object
+    columns = len(lists) == len(value) > 1 and all(
+        isinstance(item, inner) for entry in lists.values() for item in entry
+    )
+    if columns and len({len(entry) for entry in lists.values()}) == 1:
+        return True
+    return any(
+        entry and all(isinstance(item, dict) for item in entry) and plain(name) not in (*ANSWERS, *OPTION_LISTS)
+        for name, entry in lists.items()
+    )
+
+
+def _is_columns(lines: Sequence[str]) -> bool:
+    """Whether lines are words with their tags, rather than the rows of a table."""
+    rows, width, blanks = _word_rows(lines)
+    named = {plain(name) for name in rows[0]} if rows else set()
+    return bool(blanks and rows) or (width > 1 and not named & {"tokens", "words", "text", "sentence"})
+
+
+def _is_plainly_columns(lines: Sequence[str]) -> bool:
+    """Whether lines are words (and maybe their tags), and surely no texts."""
+    rows, width, blanks = _word_rows(lines)
+    if not rows:
+        return False
+    if width == 1:  # words alone: a blank line now and then; texts of one word each have none, or one after each
+        return 0 < blanks < len(rows) / 2
+    if all("\t" in line for line in lines if line.strip() and not line.startswith("#")):
+        return not any(" " in field.strip() for row in rows for field in row) and _is_columns(lines)
+    tags = [row[-1] for row in rows]
+    if not all(TAG.fullmatch(tag) for tag in tags) or not {"O", "0"} & set(tags):
+        return False
+    return bool(blanks) or (len(rows) >= 3 and width <= 4)
+
+
+def _word_rows(lines: Sequence[str]) -> tuple[list[list[str]], int, int]:
+    """The fields of lines that mostly have equally many, how many, and the number of blank lines; nothing where they do
+    not."""
     lines = [line for line in lines if not line.startswith("#")]
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     rows = [line.split("\t") if "\t" in line else line.split() for line in lines if line.strip()]
     width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
-    if count < 0.95 * len(rows) or not rows:
-        return False
-    blanks = len(lines) - len(rows)
-    if labelled or all("\t" in line for line in lines if line.strip()):
-        return bool(blanks) or (
-            width > 1 and not {plain(name) for name in rows[0]} & {"tokens", "words", "text", "sentence"}
-        )
-    if width == 1:  # words alone: a blank line now and then; texts of one word each have none, or one after each
-        return 0 < blanks < len(rows) / 2
-    return all(TAG.fullmatch(row[-1]) for row in rows)
+    return (rows, width, len(lines) - len(rows)) if count >= 0.95 * len(rows) else ([], 0, 0)
 
 
 def _delimiter(lines: Sequence[str]) -> str:
     """What separates the fields of a .csv: mostly a comma, but other things are sold under that name."""
     if all("\t" in line for line in lines):
         return "\t"
+    for mark in DELIMITERS:  # what gives all rows equally many fields
+        widths = {len(row) for row in _rows(lines, mark, True)}
+        if len(widths) == 1 and widths != {1}:
+            return mark
     counts = {mark: lines[0].count(mark) for mark in DELIMITERS}
     if counts[","]:
         return ","
@@ -195,7 +239,8 @@ def _tabs_with_quotes(lines: Sequence[str]) -> bool:
     """Whether a tab-separated file quotes its fields as a .csv does (pandas writes such files, and Quora's pairs are one).
 
     GLUE's files do not, and have fields with quotation marks at both ends too. So the lines must have marks and be just
-    what a writer of quoted fields would have written.
+    what a writer of quoted fields would have written; and marks that would join lines do not, where the lines by
+    themselves have equally many fields.
     """
     text = "".join(line + "\n" for line in lines)
     if '"' not in text:
@@ -203,6 +248,9 @@ def _tabs_with_quotes(lines: Sequence[str]) -> bool:
     try:
         rows = list(csv.reader((line + "\n" for line in lines), delimiter="\t"))
     except csv.Error:
+        return False
+    filled = [line for line in lines if line]
+    if len(list(filter(None, rows))) < len(filled) and len({line.count("\t") for line in filled}) == 1:
         return False
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
         for several in (rows, rows[:-1]):  # the last row may be cut off

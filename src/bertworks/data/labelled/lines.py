@@ -15,10 +15,15 @@ from bertworks.data.labelled.options import ReadOptions, TaskName
 from bertworks.data.source import Source
 from bertworks.errors import DataError, choice
 
+TREC_LABELS = ("coarse", "fine")
+
 
 def read_trec(source: Source, options: ReadOptions, notes: Notes) -> Iterator[TextExample]:
     """One example per line."""
-    kind = choice(options.label_column or "coarse", ("coarse", "fine"), "label column of TREC's lines")
+    known = options.remembered.get("label_column")
+    usual = known if known in TREC_LABELS else "coarse"
+    kind = choice(options.label_column or usual, TREC_LABELS, "label column of TREC's lines")
+    notes.columns = {"label_column": kind}
     notes.facts.append(f"text = the question, label = {kind} (--label-column coarse or fine)")
     for line, text in _filled(source):
         label, _, question = text.partition(" ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from bertworks.errors import DataError
 
@@ -16,6 +17,8 @@ class Notes:
         self.path = path
         self.facts: list[str] = []
         """How the file is read: "tab-separated, with header", "text = sentence, label = label"."""
+        self.columns: dict[str, Any] = {}
+        """Which columns were used (`LabelledData.columns`)."""
         self.counts: Counter[str] = Counter()
         """What was met how often: "rows with an empty text"."""
         self.left_out: Counter[str] = Counter()

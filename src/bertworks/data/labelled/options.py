@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from bertworks.data.labelled.examples import Example
 from bertworks.errors import DataError
@@ -34,6 +35,11 @@ class ReadOptions:
     """Count rows that cannot be used and go on, rather than stop at the first."""
     multi_label: bool | str = False
     """Whether a text may have several labels or none; a string is what separates them within the column."""
+    first_option: int | None = None
+    """The number that the first option of `choice` has in the label column, 0 or 1; None = find out."""
+    remembered: Mapping[str, Any] = field(default_factory=dict)
+    """What was found in the file that a model was trained on (`LabelledData.columns`): columns of these names are used
+    where this file has them and nothing else is said."""
     labelled: bool = True
     """False: the file is to be predicted; labels may be absent, and are not read where they are there."""
 
@@ -45,6 +51,8 @@ class LabelledData:
     examples: list[Example]
     understood: tuple[str, ...]
     """Sentences for the user: how the file was read, and what is in it."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Which columns were used, by the names of fields of `ReadOptions`; values that JSON can hold."""
     skipped: int = 0
     """Rows that were left out: bad ones, and those whose label says that there is none."""
     bad: tuple[DataError, ...] = ()

@@ -6,7 +6,7 @@ excepted). How a file was understood is said in sentences, and where that cannot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,7 +25,7 @@ from bertworks.data.labelled.squad import is_squad, read_question_table, read_sq
 from bertworks.data.labelled.tagged import read_tagged
 from bertworks.data.labelled.texts import read_texts
 from bertworks.data.source import Source
-from bertworks.data.tables import JsonLines, Parquet, SeparatedValues, Table
+from bertworks.data.tables import JsonLines, Parquet, Record, SeparatedValues, Table
 from bertworks.errors import DataError
 
 TEXT_TASKS = ("classify", "pair", "regress")
@@ -45,6 +45,7 @@ def read(path: str | Path, task: TaskName, options: ReadOptions | None = None) -
                 "; ".join([reader.understood(), *describe(examples)]),
                 *(f"{reader.notes.path}: {sentence}" for sentence in reader.notes.sentences()),
             ),
+            columns=reader.notes.columns,
             skipped=reader.notes.skipped,
             bad=tuple(reader.notes.errors),
         )
@@ -136,10 +137,24 @@ def _examples(source: Source, layout: Layout, task: TaskName, options: ReadOptio
     if file_format == "parquet":
         table = Parquet(source)
         return _table_examples(table, list(table.columns()), task, options, notes)
-    values = SeparatedValues(
+    values = _FilledRows(
         source, layout.delimiter, layout.header, quoted=layout.quoted, spare=layout.spare, on_bad=notes.bad
     )
+    values.notes = notes
     return _table_examples(values, values.names, task, options, notes)
+
+
+class _FilledRows(SeparatedValues):
+    """Without rows of nothing but separators, which spreadsheets leave at the end of a file."""
+
+    notes: Notes
+
+    def records(self, columns: Sequence[str], skip: int = 0) -> Iterator[Record]:
+        for place, record in super().records(columns, skip):
+            if len(record) == 1 or any(value.strip() for value in record.values()):
+                yield place, record
+            else:
+                self.notes.left_out["empty rows"] += 1
 
 
 def _table_examples(

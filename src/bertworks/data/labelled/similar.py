@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns
+from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, remembered, used
 from bertworks.data.labelled.examples import Place, SimilarityExample
 from bertworks.data.labelled.names import ANCHORS, LABELS, NEGATIVES, NUMBERS, POSITIVES, TEXTS, plain
 from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions
-from bertworks.data.labelled.values import error_at, number_of
+from bertworks.data.labelled.values import error_at, group_of, number_of
 from bertworks.data.readers import checked_text
 from bertworks.data.tables import Table
 from bertworks.errors import DataError
@@ -47,7 +47,11 @@ def read_similar(table: Table, names: Sequence[str], options: ReadOptions, notes
     """Find the columns, note them, and give one example per row (one per positive, where a row has a list of them)."""
     sample = table.sample(SAMPLED_ROWS)
     found = names or list(dict.fromkeys(name for row in sample for name in row))
-    roles = find_roles(Columns(found, sample, notes.path), options)
+    columns = Columns(found, sample, notes.path)
+    options = remembered(columns, options, notes)
+    roles = find_roles(columns, options)
+    if len(roles.texts) > 1:  # of texts alone, none is the other of a pair to predict
+        notes.columns = used(columns, text_column=roles.texts[0], pair_column=roles.texts[1], label_column=roles.score)
     if not options.labelled:
         roles = replace(roles, score=None)
     notes.facts.append(str(roles))
@@ -113,8 +117,8 @@ def _score(columns: Columns, texts: Sequence[str]) -> str | None:
 
 
 def _examples(record: dict[str, Any], roles: Roles, place: Place, notes: Notes) -> Iterator[SimilarityExample]:
-    anchor, *others = (_strings(record.get(name), name, place) for name in roles.texts)
-    if not any(text.strip() for text in anchor) or (others and not others[0]):
+    anchor, *others = (_filled(record.get(name), name, place) for name in roles.texts)
+    if not anchor or (others and not others[0]):
         notes.left_out["rows with an empty text"] += 1
         return
     score = None
@@ -122,14 +126,15 @@ def _examples(record: dict[str, Any], roles: Roles, place: Place, notes: Notes) 
         score = number_of(record.get(roles.score), roles.score, place)
         if score is None:
             raise error_at(place, f"the score is missing (column {roles.score!r} is empty)")
-    group = None if roles.group is None else str(record.get(roles.group))
+    group = group_of(record, roles.group)
     negatives = tuple(text for column in others[1:] for text in column)
     for positive in others[0] if others else [None]:
         texts = (anchor[0],) if positive is None else (anchor[0], positive, *negatives)
         yield SimilarityExample(texts=texts, score=score, group=group, place=place)
 
 
-def _strings(value: Any, column: str, place: Place) -> list[str]:
-    """A text, or the texts of a list."""
+def _filled(value: Any, column: str, place: Place) -> list[str]:
+    """A text, or the texts of a list, without empty ones."""
     values = value if isinstance(value, list) else [value]
-    return [checked_text(item, column, place.path, place.line) for item in values]
+    texts = [checked_text(item, column, place.path, place.line) for item in values]
+    return [text for text in texts if text.strip()]

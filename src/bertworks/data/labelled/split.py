@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from bertworks.data.labelled.examples import ChoiceExample, Example, QuestionExample, TextExample
@@ -32,6 +33,15 @@ def split(examples: Sequence[ExampleT], fraction: float, seed: int) -> tuple[lis
         taken = _by_label(examples, target, order)
     train = [example for number, example in enumerate(examples) if number not in taken]
     return train, [example for number, example in enumerate(examples) if number in taken]
+
+
+def ungrouped(examples: Sequence[ExampleT]) -> list[ExampleT]:
+    """Examples that all belong to one document, for a split within it: questions about one context still stay together,
+    where there are several contexts; all others are on their own."""
+    contexts = {example.context for example in examples if isinstance(example, QuestionExample)}
+    if len(contexts) < 2:
+        return [replace(example, group=None) for example in examples]
+    return [replace(example, group=getattr(example, "context", None)) for example in examples]
 
 
 def _by_group(examples: Sequence[Example], target: int, order: Sequence[int]) -> set[int]:

@@ -1,7 +1,7 @@
 """Questions about contexts: SQuAD's JSON, versions 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), and tables of the same.
 
-Each answer is checked: it must stand in its context at the character that the file says. In version 2.0 a question may
-have no answer, and then `plausible_answers`, which are not read.
+Each answer is checked: it must stand in its context at the character that the file says, or just once where it does not
+say. In version 2.0 a question may have no answer, and then `plausible_answers`, which are not read.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns
+from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, remembered, used
 from bertworks.data.labelled.examples import Answer, Place, QuestionExample
 from bertworks.data.labelled.names import ANSWER_STARTS, ANSWERS, CONTEXTS, QUESTIONS
 from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions
-from bertworks.data.labelled.values import error_at
+from bertworks.data.labelled.values import error_at, group_of
 from bertworks.data.readers import checked_text
 from bertworks.data.tables import Table
 from bertworks.errors import DataError
@@ -69,10 +69,9 @@ def _question(entry: dict[str, Any], context: Any, title: Any, options: ReadOpti
     elif options.labelled:
         if entry.get("answers") is None:
             raise error_at(place, "has no list of answers (an empty one says that the context does not answer it)")
-        found = [(answer.get("text"), answer.get("answer_start")) for answer in entry["answers"]]
-        answers = tuple(checked_answer(text, start, context, place) for text, start in found)
+        answers = _answers(entry["answers"], None, context, place)
     identity = str(entry.get("id", place.line))
-    group = None if title is None else str(title)
+    group = str(title) if title else None
     return QuestionExample(id=identity, question=question, context=context, answers=answers, group=group, place=place)
 
 
@@ -106,6 +105,7 @@ def read_question_table(
     """
     sample = table.sample(SAMPLED_ROWS)
     columns = Columns(names or list(dict.fromkeys(name for row in sample for name in row)), sample, notes.path)
+    options = remembered(columns, options, notes)
     asked = columns.asked
     question = asked(options.text_column) if options.text_column else columns.named(QUESTIONS)
     context = asked(options.pair_column) if options.pair_column else columns.named(CONTEXTS, (question,))
@@ -118,6 +118,7 @@ def read_question_table(
     answers = answers or columns.named(ANSWERS, (question, context))
     if answers is None and options.labelled:
         raise columns.ask("there is no column that is plainly the answers", "choose it with --label-column")
+    notes.columns = used(columns, text_column=question, pair_column=context, label_column=answers)
     starts = columns.named(ANSWER_STARTS)
     identity = columns.named(("id", "qid", "questionid", "idx", "index"))
     group = columns.group(options, (question, context, answers)) or columns.named(("title",))
@@ -136,7 +137,7 @@ def read_question_table(
                 question=checked_text(record.get(question), question, notes.path, line),
                 context=text,
                 answers=found,
-                group=None if group is None else str(record.get(group)),
+                group=group_of(record, group),
                 place=place,
             )
         except DataError as error:
@@ -148,7 +149,8 @@ def _answers(value: Any, start: Any, context: str, place: Place) -> tuple[Answer
     if isinstance(value, dict):
         texts, starts = value.get("text", []), value.get("answer_start", value.get("start"))
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        texts, starts = [item.get("text") for item in value], [item.get("answer_start") for item in value]
+        objects = [item if isinstance(item, dict) else {"text": item} for item in value]
+        texts, starts = [item.get("text") for item in objects], [item.get("answer_start") for item in objects]
     else:
         texts, starts = value, start
     texts = texts if isinstance(texts, list) else [] if texts in (None, "") else [texts]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns
+from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, remembered, used
 from bertworks.data.labelled.examples import Place, TaggedExample, TextExample
 from bertworks.data.labelled.names import SENTENCES, TAGS, TEXTS, WORDS
 from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions
-from bertworks.data.labelled.values import class_names, error_at, label_of
+from bertworks.data.labelled.values import class_names, error_at, group_of, label_of
 from bertworks.data.readers import checked_text
 from bertworks.data.tables import Table
 from bertworks.errors import DataError
@@ -26,7 +26,9 @@ def read_tagged(
     """Find the columns, note them, and give one example per sentence."""
     sample = table.sample(SAMPLED_ROWS)
     columns = Columns(names or list(dict.fromkeys(name for row in sample for name in row)), sample, notes.path)
+    options = remembered(columns, options, notes)
     word, tag = _find_columns(columns, options)
+    notes.columns = used(columns, text_column=word, label_column=tag)
     sentence = columns.named(SENTENCES, (word, tag))
     group = columns.group(options, (word, tag))
     said = [f"words = {word}", f"tags = {tag}" if tag else "no tags", f"group = {group}" if group else ""]
@@ -39,9 +41,12 @@ def read_tagged(
     as_text = tag is None and columns.kind(word) != "list"
     notes.facts.append(f"text = {word}" if as_text else ", ".join(filter(None, said)))
     tag_names = class_names(table).get(tag or "")
+    lists = [value for value in columns.values(tag or "") if isinstance(value, list)]
+    if tag_names is None and any(isinstance(item, int) for value in lists for item in value):
+        notes.facts.append("its tags are numbers that nobody has named: each is learnt as a class, and none as a span")
     for line, record in table.records(wanted if names else ()):
         place = Place(notes.path, line)
-        in_group = None if group is None else str(record.get(group))
+        in_group = group_of(record, group)
         try:
             if as_text:
                 text = checked_text(record.get(word), word, notes.path, line)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, Kind
+from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, Kind, remembered, used
 from bertworks.data.labelled.examples import Place, TextExample
 from bertworks.data.labelled.labels import NotAgreedError, label_reader
 from bertworks.data.labelled.names import LABELS, NUMBERS, SINGLE_LABELS, TEXTS, plain
 from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions, TaskName
+from bertworks.data.labelled.values import group_of
 from bertworks.data.readers import checked_text
 from bertworks.data.tables import Table
 from bertworks.errors import DataError
@@ -41,7 +42,9 @@ def read_texts(
     """Find the columns, note them, and give one example per row."""
     sample = table.sample(SAMPLED_ROWS)
     columns = Columns(names or _names(sample), sample, notes.path)
+    options = remembered(columns, options, notes)
     roles = find_roles(columns, task, options)
+    notes.columns = used(columns, text_column=roles.text, pair_column=roles.pair, label_column=",".join(roles.labels))
     if not options.labelled:  # they were found only so that they are not taken for texts
         roles = replace(roles, labels=())
     notes.facts.append(str(roles) + _unused(columns, roles))
@@ -61,7 +64,7 @@ def read_texts(
             continue
         if not text.strip() or (pair is not None and not pair.strip()):
             notes.counts["rows with an empty text"] += 1
-        group = None if roles.group is None else str(record.get(roles.group))
+        group = group_of(record, roles.group)
         yield TextExample(text=text, pair=pair, label=found, group=group, place=place)
 
 

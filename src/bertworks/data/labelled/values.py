@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from bertworks.errors import DataError
 
 HUGGING_FACE = b"huggingface"  # the key of what the `datasets` library writes beside a parquet's schema
 NO_CLASS = -1  # how that library spells a label that is not there
+
+WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 ClassNames = Mapping[str, list[str]]
 """The names that a column's numbers stand for, by column."""
@@ -44,18 +47,29 @@ def label_of(value: Any, column: str, place: Place, names: list[str] | None = No
     raise error_at(place, f"the column {column!r} holds {value!r:.60}, which is no label")
 
 
+def whole(text: str) -> str:
+    """`1` for `1.0`, which is how a table with gaps spells whole numbers; any other text as it is."""
+    return text.partition(".")[0] if WHOLE.fullmatch(text) else text
+
+
 def number_of(value: Any, column: str, place: Place) -> float | None:
     """A finite number; None where there is none."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
-        number = float(value)
+        number = float("" if isinstance(value, str) and "_" in value else value)  # Python's 1_000 is nobody else's
     except (TypeError, ValueError):
         message = f"the column {column!r} holds {value!r:.60}, not a number; choose another with --label-column"
         raise error_at(place, message) from None
     if not math.isfinite(number):
         raise error_at(place, f"the column {column!r} holds {value!r}, which is no finite number")
     return number
+
+
+def group_of(record: Mapping[str, Any], column: str | None) -> str | None:
+    """What a row must stay together with in a split; None where it says nothing."""
+    value = None if column is None else record.get(column)
+    return None if value is None or value == "" or value != value else str(value)
 
 
 def class_names(table: Table) -> dict[str, list[str]]:

@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 TEMPERATURES = (0.01, 10.0)
 """Allowed temperatures. A model that was trained little is right with low logits, and asks for one far below 1."""
 
+FEW_POSITIVES = 10
+"""A threshold that is chosen on fewer true rows than this is chosen by chance."""
+
 
 def softmax(logits: ArrayLike, temperature: float = 1.0) -> Floats:
     """(…, C) logits -> probabilities over the last axis."""
@@ -85,19 +88,25 @@ def _crossing(rising: Callable[[float], float]) -> float:
 def fit_thresholds(probabilities: ArrayLike, truth: ArrayLike) -> Floats:
     """(C,): per label, the probability from which on to give it, for the best F1 on labelled rows; both (N, C).
 
-    It lies half-way between two rows; of several equally good ones, nearest to 0.5. A label that no row has gets 0.5.
+    It lies half-way between two rows; of several equally good ones, nearest to 0.5. Labels that few rows have would learn
+    the chance of these rows by heart: they share one threshold, which is 0.5 where they are few even together.
     """
     values, true = np.asarray(probabilities, np.float64), np.asarray(truth, np.bool_)
     if values.shape != true.shape or values.ndim != 2:
         raise UsageError(
             f"thresholds need probabilities and truth of one shape (N, C), got {values.shape}, {true.shape}"
         )
-    return np.array([_threshold(values[:, label], true[:, label]) for label in range(values.shape[1])], np.float64)
+    rare = true.sum(axis=0) < FEW_POSITIVES
+    thresholds = np.empty(values.shape[1])
+    thresholds[rare] = _threshold(values[:, rare].ravel(), true[:, rare].ravel())
+    for label in np.flatnonzero(~rare):
+        thresholds[label] = _threshold(values[:, label], true[:, label])
+    return thresholds
 
 
 def _threshold(values: Floats, true: NDArray[np.bool_]) -> float:
     positives = int(true.sum())
-    if positives == 0:
+    if positives < FEW_POSITIVES:
         return 0.5
     order = np.argsort(-values, kind="stable")
     descending = values[order]

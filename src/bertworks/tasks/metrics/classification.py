@@ -41,11 +41,6 @@ class LabelScores:
         occurs = (self.support > 0) | (self.predicted > 0)
         return float(self.f1[occurs].mean()) if occurs.any() else 0.0
 
-    @property
-    def weighted_f1(self) -> float:
-        """The mean over labels, each weighted by how often it is true."""
-        return float(ratio((self.f1 * self.support).sum(), self.support.sum()))
-
 
 def accuracy(truth: Rows, predicted: Rows) -> float:
     """The share of rows that are right; with several labels per row, right in all of them."""

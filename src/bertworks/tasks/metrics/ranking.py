@@ -37,19 +37,6 @@ def ranks(values: ArrayLike) -> Floats:
     return middle[inverse]
 
 
-def roc_auc(truth: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the ROC curve: how often a true row has the higher score than a false one; 0.5 where one kind is absent.
-
-    (Mann and Whitney's U: the ranks of the true rows say it, without a curve.)
-    """
-    true = np.asarray(truth, np.bool_)
-    positive, negative = int(true.sum()), int((~true).sum())
-    if not positive or not negative:
-        return 0.5
-    wins = ranks(scores)[true].sum() - positive * (positive + 1) / 2
-    return float(wins / (positive * negative))
-
-
 def _centred(values: ArrayLike) -> Floats:
     """Moved to mean 0 and scaled to length 1; all 0 where the values are constant."""
     numbers = np.asarray(values, np.float64)
