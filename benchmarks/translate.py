@@ -3,9 +3,12 @@
     python -m benchmarks.translate transformer rnn-attention luong fra-eng [--budget 43m] [--threads 2] [--write-docs]
 
 Each row is a run of `bertworks translate train`, whose directory stays in benchmarks/.cache/translate: a run that is
-finished is not repeated, one that was stopped goes on. Multi30k's rows (English to German) are judged by test2016, which no
-training has seen; fra-eng (English to French) by the pairs that the run itself kept apart, no source sentence of which is
-among the training pairs. Translations are scored by `sacrebleu` with its default settings; our scorer must agree.
+finished is not repeated, one that was stopped goes on. Another recipe, budget, number of threads or text is another run, and
+rows in the JSON file whose recipe or text has changed since are left out.
+
+Multi30k's rows (English to German) are judged by test2016, which no training has seen; fra-eng (English to French) by the
+pairs that the run itself kept apart, no source sentence of which is among the training pairs. Translations are scored by
+`sacrebleu` with its default settings; our scorer must agree.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine
+from benchmarks.keys import content_of, key_of
 from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.process import thread_environment
 from benchmarks.report import table, write_json
@@ -67,9 +71,27 @@ def files_of(row: Row, data: Path) -> list[str]:
     ]
 
 
+def key(row: Row, data: Path, budget: str | None, threads: int) -> str:
+    """What decides a run: the recipe as it is now, the pairs, the time."""
+    from bertworks.config import to_toml
+    from bertworks.translate.config import load_recipe
+
+    texts = [content_of(part) for part in files_of(row, data) if not part.startswith("--")]
+    return key_of(to_toml(load_recipe(row.recipe, row.settings)), texts, budget, threads)
+
+
+def still_valid(rows: dict[str, Any], data: Path) -> dict[str, Any]:
+    """The rows of an earlier call whose recipe and text are what they were."""
+    return {
+        name: each
+        for name, each in rows.items()
+        if name in ROWS and each.get("key") == key(ROWS[name], data, each.get("budget"), each.get("threads", 0))
+    }
+
+
 def train(name: str, row: Row, options: argparse.Namespace) -> Path:
     """The run's directory, finished."""
-    output = CACHE / name
+    output = CACHE / f"{name}-{key(row, options.data, options.budget, options.threads)}"
     if not (output / "metrics.json").exists():
         command = [sys.executable, "-m", "bertworks.cli.main", "translate", "train", "-o", str(output)]
         if (output / "config.toml").exists():
@@ -162,11 +184,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report: dict[str, Any] = {
         "command": command_line("translate", arguments),
         "machine": describe_machine(options.threads, ["torch", "sacrebleu"]),
-        "rows": before["rows"],
+        "rows": still_valid(before["rows"], options.data),
     }
     for name in options.rows:
         run = train(name, ROWS[name], options)
-        report["rows"][name] = judge(ROWS[name], run, options.data, options.threads)
+        asked = {"budget": options.budget, "threads": options.threads}
+        asked["key"] = key(ROWS[name], options.data, **asked)
+        report["rows"][name] = {**asked, **judge(ROWS[name], run, options.data, options.threads)}
         say(f"{name}: {report['rows'][name]}")
         write_json(report, options.output)
     report["rows"] = {name: report["rows"][name] for name in ROWS if name in report["rows"]}

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bertworks.cli.main import main
+from bertworks.infer.decode import Greedy, Strategy
+from bertworks.infer.generate import Generation
+from bertworks.infer.translate import Translator
 from tests.translate.small import SMALL, write_pairs
 
 SETTINGS = [part for setting in SMALL for part in ("--set", setting)]
@@ -51,6 +56,31 @@ def test_train_tells_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["info", str(tmp_path / "run")]) == 0
     assert "bahdanau" in capsys.readouterr().out
     assert main(["translate", "run", str(tmp_path / "run"), str(target), "-o", str(tmp_path / "out.en")]) == 0
+
+
+def test_scores_that_nobody_reads_are_not_worked_out(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "texts.en").write_text("The dog sees the cat.\n")
+    used: list[Strategy] = []
+    translate = Translator.translate
+
+    def spied(self: Translator, texts: Sequence[str], strategy: Strategy, **options: Any) -> list[Generation]:
+        used.append(strategy)
+        return translate(self, texts, strategy, **options)
+
+    monkeypatch.setattr(Translator, "translate", spied)
+    arguments = ["translate", "run", str(model), str(tmp_path / "texts.en"), "--beam", "1"]
+    for more in ([], ["--json"], ["-o", str(tmp_path / "out.de")], ["-o", str(tmp_path / "out.jsonl")]):
+        assert main([*arguments, *more]) == 0
+    assert used == [Greedy(scores=scores) for scores in (False, True, False, True)]
+
+
+@pytest.mark.parametrize(("other", "value"), [("--steps", "3"), ("--budget", "10s")])
+def test_one_length_only(tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str, value: str) -> None:
+    arguments = ["translate", "train", "--train", "a.en", "a.de", "-o", str(tmp_path / "run"), "--epochs", "2"]
+    assert main([*arguments, other, value]) == 2
+    assert f"--epochs and {other} say different things; give one of" in capsys.readouterr().err
 
 
 def test_run_translates_line_for_line(

@@ -74,6 +74,14 @@ def test_train_and_look(run, text, tmp_path, algorithm):
     assert (again / "vectors.safetensors").read_bytes() == (made / "vectors.safetensors").read_bytes()
 
 
+def test_a_seed_of_0_is_a_seed(run, text, tmp_path):
+    (tmp_path / "settings.toml").write_text("[training]\nseed = 7\n")
+    short = [*SMALL, "--epochs", 1, "--quiet", "--config", tmp_path / "settings.toml"]
+    for name, given, seed in (("own", (), 7), ("nought", ("--seed", 0), 0)):
+        assert run("train", text, *short, *given, "-o", tmp_path / name)[0] == 0
+        assert f"seed = {seed}\n" in (tmp_path / name / "config.toml").read_text()
+
+
 def test_hogwild_says_what_it_trades(run, text, tmp_path):
     code, out, err = run("train", text, *SMALL, "--hogwild", "--threads", 2, "-o", tmp_path / "made")
     assert code == 0

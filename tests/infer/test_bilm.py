@@ -20,6 +20,7 @@ from bertworks.models.elmo_config import BiLMConfig, CharacterCNNConfig
 from bertworks.models.model import Model
 from bertworks.nn.packed import Packed
 from bertworks.text.train import TrainerOptions, train_tokenizer
+from bertworks.text.windows import windows
 
 TEXTS = ["The old mill, by the river's bend.", "Rain fell.", "", "It did not stop for 3,000 days in the U.S. north."]
 
@@ -150,6 +151,21 @@ def test_a_long_text_comes_in_windows(elmo: LoadedBiLM, strings: LoadedBiLM) -> 
         np.testing.assert_allclose(near[0, :half], whole[0, :half], atol=1e-6)  # the ends have all their context
         np.testing.assert_allclose(near[-1, half:], whole[-1, half:], atol=1e-6)
         assert np.corrcoef(near.ravel(), whole.ravel())[0, 1] > 0.99
+
+
+def test_each_reader_is_taken_from_the_window_where_it_has_seen_most(elmo: LoadedBiLM) -> None:
+    words = [f"{chr(97 + number % 26)}{number}" for number in range(100)]
+    size = 40
+    found = shortened(elmo, size + 2).vectors([words])[0]  # (layers, words, width)
+    cut = windows(len(words), size, overlap=size // 4)
+    assert len(cut) > 2
+    read = [elmo.vectors([words[window.start : window.stop]])[0] for window in cut]
+    half = found.shape[2] // 2
+    for place in range(len(words)):
+        holding = [number for number, window in enumerate(cut) if window.start <= place < window.stop]
+        for number, columns in ((holding[0], slice(0, half)), (holding[-1], slice(half, None))):
+            wanted = read[number][:, place - cut[number].start, columns]
+            np.testing.assert_allclose(found[:, place, columns], wanted, atol=1e-5)
 
 
 def test_a_lower_case_model_lowers_the_case_of_given_words(elmo: LoadedBiLM) -> None:

@@ -133,6 +133,38 @@ def test_translations(translator: Path, tmp_path: Path) -> None:
     assert (tmp_path / "copy" / "target.spm").exists()
 
 
+def test_a_translator_generates_what_it_translates(translator: Path) -> None:
+    loaded = bertworks.load(translator)
+    assert isinstance(loaded, LoadedTranslator)
+    long = " ".join(ENGLISH[:3] * 40)
+    texts = ["", ENGLISH[0], long, "\n"]
+    assert [found[0] for found in loaded.generate(texts, beam=2)] == loaded.translate(texts, Beam(width=2))
+    drawn = loaded.generate(texts, top_k=5, num=2, max_tokens=4)
+    assert [[each.num_parts for each in found] for found in drawn] == [
+        [0, 0],
+        [1, 1],
+        [drawn[2][0].num_parts] * 2,
+        [0, 0],
+    ]
+    assert drawn[2][0].num_parts > 1
+    for text in texts:
+        pieces: list[str] = []
+        (best,) = loaded.generate(text, max_tokens=6, on_text=pieces.append)
+        assert "".join(pieces) == best.text
+    with pytest.raises(UsageError, match="max_new_tokens is 0"):
+        loaded.generate(ENGLISH[0], max_tokens=0)
+
+
+def test_a_loaded_translator_is_laid_out_for_steps(translator: Path) -> None:
+    loaded = bertworks.load(translator)
+    assert isinstance(loaded, LoadedTranslator)
+    loaded.translate(ENGLISH[:1], Greedy())
+    laid = [
+        not each.weight.is_contiguous() for each in loaded.module.decoder.modules() if isinstance(each, torch.nn.Linear)
+    ]  # type: ignore[union-attr]
+    assert any(laid)
+
+
 def test_options_that_contradict() -> None:
     assert choose_strategy() == Greedy()
     assert choose_strategy(beam=3, num=2, length_penalty=0.5) == Beam(width=3, num=2, length_penalty=0.5)

@@ -9,6 +9,7 @@ import torch
 from bertworks.errors import ModelError, UsageError
 from bertworks.infer.decode import Beam, Greedy, Sample, Strategy
 from bertworks.infer.translate import Translator
+from bertworks.infer.translate_parts import cut
 from bertworks.nn.packed import Packed
 from tests.translate.small import MAX_LENGTH, make_rnn, make_text, make_tokenizer, make_transformer
 
@@ -66,10 +67,55 @@ def test_empty_texts_stay_empty_and_long_ones_come_in_parts() -> None:
     assert found[3].num_parts > 1
     assert found[4].num_parts > 1
     assert subject.translate([]) == []
-    parts, cut = subject.parts([long, "dog " * 60])
+    parts, words = parts_of([long, "dog " * 60])
     assert " ".join(parts) == long
     assert all(part.endswith(".") for part in parts)  # whole sentences
-    assert all(len(TOKENIZER.encode(part).ids) <= MAX_LENGTH for part in (*parts, *cut))
+    assert set(" ".join(words).split()) == {"dog"}
+
+
+def parts_of(texts: list[str], room: int = MAX_LENGTH - 2) -> list[list[str]]:
+    found = [
+        [text[part.start : part.end] for part in parts]
+        for text, parts in zip(texts, cut(texts, TOKENIZER, room), strict=True)
+    ]
+    assert all(len(TOKENIZER.encode(part, special=False)) <= room for parts in found for part in parts)
+    return found
+
+
+def test_what_has_no_spaces_is_cut_between_tokens() -> None:
+    """A long address, and a language without spaces: no part is too long, and nothing is lost."""
+    address = "https://example.org/" + "thedogseesthecat/" * 20
+    chinese = "狗看见猫" * 60
+    for text in (address, chinese, f"The dog sees {address} today.", "狗看见猫。" * 60):
+        (parts,) = parts_of([text])
+        assert len(parts) > 1
+        assert "".join("".join(parts).split()) == "".join(text.split())
+    (pieces,) = cut([f"dog {address}"], TOKENIZER, MAX_LENGTH - 2)
+    assert not pieces[0].inside
+    assert all(piece.inside for piece in pieces[1:] if piece.start > len("dog "))
+    subject = Translator(make_transformer(TOKENIZER, positions="learned"), TOKENIZER)
+    found = subject.translate([address, chinese], Greedy())
+    assert all(each.num_parts > 1 for each in found)
+    alone = [subject.translate([part], Greedy())[0].text for part in parts_of([address])[0]]
+    assert found[0].text == "".join(alone)  # no spaces inside of a word
+
+
+def test_a_text_without_tokens_stays_empty() -> None:
+    assert TOKENIZER.ids(["\x00\x01"])[1][0] == 0
+    found = translator("transformer").translate(["\x00\x01", "The dog sees the cat."])
+    assert (found[0].text, found[0].num_parts, found[0].finished) == ("", 0, True)
+    assert found[1].num_parts == 1
+
+
+def test_drawn_translations_depend_on_no_neighbour() -> None:
+    subject, drawing = translator("transformer"), Sample(temperature=1.5, seed=3)
+    sentence = "The dog sees the cat."
+    plain = subject.translate([sentence] * 4, drawing)
+    assert len({each.text for each in plain}) > 1
+    mixed = subject.translate(["", " ".join([sentence] * 6), sentence, sentence], drawing)
+    assert [each.text for each in mixed[2:]] == [each.text for each in plain[2:]]
+    long = " ".join([sentence] * 6)
+    assert subject.translate([long], drawing, first=1)[0].text == mixed[1].text
 
 
 def test_unknown_characters_do_no_harm() -> None:

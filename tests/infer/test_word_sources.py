@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,25 @@ def test_a_source_is_known_by_its_content(table: Path, tmp_path: Path, monkeypat
         open_inputs(inputs)
     with pytest.raises(ModelError, match="cannot be opened"):
         open_inputs(WordInputs(named=(replace(named, name=str(tmp_path / "gone.txt")),)))
+
+
+def test_a_source_that_moved_is_found(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = WordInputs(named=(named_source(str(table)),))
+    model, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
+    for folder in (model, elsewhere):
+        folder.mkdir()
+    table.rename(elsewhere / table.name)
+    with pytest.raises(ModelError, match="name their folder in the environment variable BERTWORKS_VECTORS"):
+        open_inputs(inputs, directory=model)
+    monkeypatch.setenv("BERTWORKS_VECTORS", f"{tmp_path / 'nowhere'}{os.pathsep}{elsewhere}")
+    assert open_inputs(inputs).sources[0].width == 2
+    monkeypatch.delenv("BERTWORKS_VECTORS")
+    (elsewhere / table.name).rename(model / table.name)
+    table.write_text("the 1 2\n")  # other vectors where they were
+    assert open_inputs(inputs, directory=model).sources[0].vectors([["Geese"]])[0].tolist() == [[[3, 4]]]
+    (model / table.name).write_text("the 1 2\n")
+    with pytest.raises(ModelError, match="trained with other word vectors"):
+        open_inputs(inputs, directory=model)
 
 
 def test_figures_beside_a_model_do_not_make_it_another(tmp_path: Path) -> None:

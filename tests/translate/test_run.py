@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,9 +14,11 @@ from safetensors.torch import load_file
 
 from bertworks.errors import ConfigError, DataError, OutputError, UsageError
 from bertworks.infer.decode import Greedy
+from bertworks.infer.generate import Generation
 from bertworks.infer.translate import Translator
 from bertworks.models.seq2seq import EncoderDecoder
 from bertworks.text.tokenizer import Tokenizer
+from bertworks.train.schedule import scale_at
 from bertworks.translate.config import RECIPES, load_recipe
 from bertworks.translate.run import Finished, Note, Planned, Stepped, Stopped, TranslateOptions, train_translator
 from tests.translate.small import SMALL, finished, losses, run, write_pairs
@@ -30,6 +33,36 @@ def test_recipes_can_be_read(name: str) -> None:
     assert recipe.train.epochs == 2
     with pytest.raises(UsageError, match="did you mean 'transformer'"):
         load_recipe("transfomer")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("steps", [100, 3000])
+def test_recipes_end_with_small_steps_however_long(name: str, steps: int) -> None:
+    schedule = load_recipe(name).train.schedule
+    scales = [scale_at(schedule, step, steps) for step in range(steps)]
+    assert max(scales) == 1
+    assert scales[-1] < 0.02
+    original = load_recipe(name, ("train.schedule.name=noam", "train.schedule.warmup=0.1")).train.schedule
+    assert scale_at(original, steps - 1, steps) == pytest.approx(0.1**0.5)  # as in 2017
+
+
+def test_the_first_evaluation_is_as_long_as_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untrained model ends no sentence; what a budget sets aside for evaluations must not be measured by that."""
+    written: list[list[list[Generation]]] = []
+    write = Translator.write
+
+    def spied(self: Translator, *texts: Any, **options: Any) -> list[list[Generation]]:
+        written.append(write(self, *texts, **options))
+        return written[-1]
+
+    monkeypatch.setattr(Translator, "write", spied)
+    source, target = write_pairs(tmp_path, 60)
+    run(tmp_path / "run", (source, target), dev=(source, target), steps=1)
+    tokenizer = Tokenizer.from_directory(tmp_path / "run")
+    wanted = tokenizer.ids(Path(target).read_text(encoding="utf-8").splitlines())[1]
+    lengths = [len(best.tokens) for (best,) in written[0]]
+    assert len(lengths) == len(wanted)
+    assert all(length <= most + 1 for length, most in zip(lengths, wanted, strict=True))
 
 
 @pytest.mark.parametrize("options", [{}, RNN], ids=["transformer", "rnn"])

@@ -138,6 +138,8 @@ def binary(words: int, dim: int, rows: list[tuple[bytes, int]]) -> bytes:
     ("content", "message"),
     [
         (b"", "is empty"),
+        (b"\n \n\n", "holds no vectors"),
+        (b"0 5\n", "holds no vectors"),
         (b"2 3\na 1 2 3\nb 1 2\n", ":3: has 2 numbers, not 3 as the first line says"),
         (b"2 3\na 1 2 3\nb 1 2 3 4\n", ":3: has 4 numbers, not 3 as the first line says"),
         (b"2 3\na 1 2 x\nb 1 2 3\n", ":2: has 'x' where a number should be"),

@@ -276,7 +276,9 @@ def test_texts_do_not_see_each_other(tmp_path):
             for distance in (1, 2):
                 if place >= distance:
                     one, other = sorted((corpus.words.index(text[place]), corpus.words.index(text[place - distance])))
-                    expected[other, one] = expected.get((other, one), 0) + 1 / distance
+                    # Both directions, as the published program counts: a word that meets itself does so twice.
+                    count = (2 if one == other else 1) / distance
+                    expected[other, one] = expected.get((other, one), 0) + count
     for part in (2**24, 3):
         pairs = count_pairs(corpus, 2, part=part)
         found = {(int(a), int(b)): float(x) for a, b, x in zip(*pairs, strict=True)}
@@ -296,7 +298,7 @@ def test_pairs_are_counted_right_in_any_number_of_parts(tmp_path):
         for place, here in enumerate(ids):
             for distance in range(1, min(4, place) + 1):
                 pair = max(here, ids[place - distance]), min(here, ids[place - distance])
-                expected[pair] = expected.get(pair, 0) + 1 / distance
+                expected[pair] = expected.get(pair, 0) + (2 if pair[0] == pair[1] else 1) / distance
     for part in (2**24, 200, 1):
         pairs = count_pairs(corpus, 4, part=part)
         assert len(pairs.counts) == len(expected)

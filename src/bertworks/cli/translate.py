@@ -33,6 +33,7 @@ from bertworks.cli.training import (
     speaks,
     trackers,
 )
+from bertworks.errors import UsageError
 
 if TYPE_CHECKING:
     from bertworks.translate.run import Finished, Planned
@@ -115,6 +116,9 @@ def train(
       bertworks translate train --train pairs.tsv --columns 2,1 --set model.positions=rotary -o fr-en
       bertworks translate train -o en-de --resume
     """
+    lengths = {"--epochs": epochs, "--budget": budget, "--steps": steps}
+    if len(given := [name for name, value in lengths.items() if value is not None]) > 1:
+        raise UsageError(f"{' and '.join(given)} say different things; give one of {', '.join(lengths)}")
     prepare(seed=seed or 0, threads=threads)
     from bertworks.train.measure import parse_budget
     from bertworks.translate.settle import TranslateOptions

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from bertworks.data.readers import TextReader
     from bertworks.data.writers import Kind
     from bertworks.infer.decode import Strategy
-    from bertworks.infer.translate import AlignmentMatrix, Translation, Translator
+    from bertworks.infer.generate import Generation
+    from bertworks.infer.translate import AlignmentMatrix, Translator
 
 DEFAULT_BEAM = 5
 PICTURES = 20
@@ -115,6 +116,7 @@ def run(
     prepare(seed=seed, threads=threads)
     strategy = _strategy(
         beam,
+        scores=json if output is None else output.suffix == ".jsonl",
         drawing=any(value is not None for value in (top_k, top_p, temperature)),
         top_k=top_k,
         top_p=top_p,
@@ -142,12 +144,14 @@ def run(
         print_note(note, quiet=quiet)
 
 
-def _strategy(beam: int | None, *, drawing: bool, **options: Any) -> Strategy:
-    """Beam search, unless something else is asked for; a beam of one is greedy."""
+def _strategy(beam: int | None, *, scores: bool, drawing: bool, **options: Any) -> Strategy:
+    """Beam search, unless something else is asked for; a beam of one is greedy, quicker where nobody looks at `scores`."""
+    from bertworks.infer.decode import Greedy
     from bertworks.infer.generate import choose_strategy
 
     width = DEFAULT_BEAM if beam is None and not drawing else beam
-    return choose_strategy(beam=None if width == 1 else width, **options)
+    found = choose_strategy(beam=None if width == 1 else width, **options)
+    return Greedy(scores=scores) if found == Greedy() else found
 
 
 class _Work:
@@ -164,7 +168,7 @@ class _Work:
         self.pictures = pictures
         self.in_parts = self.unfinished = self.done = 0
 
-    def translate(self, chunk: Sequence[str], progress: Progress | None = None) -> list[Translation]:
+    def translate(self, chunk: Sequence[str], progress: Progress | None = None) -> list[Generation]:
         """The next texts."""
         found = self.translator.translate(
             chunk, self.strategy, first=self.done, progress=None if progress is None else progress.within_chunk

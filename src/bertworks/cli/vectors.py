@@ -23,6 +23,7 @@ from bertworks.cli.common import (
     tell_odd_files,
 )
 from bertworks.cli.console import StageProgress, duration, print_json, print_note, print_result, print_table
+from bertworks.cli.training import OptionalSeed
 from bertworks.errors import DataError, OutputError, choice
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def train(
         typer.Option("--hogwild", help="All threads at once, without locks: quicker, and different in each run."),
     ] = False,
     threads: ThreadsOption = None,
-    seed: SeedOption = 0,
+    seed: OptionalSeed = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A TOML file of settings, such as another run's.", metavar="FILE")
     ] = None,
@@ -135,7 +136,7 @@ def train(
             "training.epochs": epochs,
             "training.window": window,
             "training.learning_rate": learning_rate,
-            "training.seed": seed or None,
+            "training.seed": seed,
             **_threads(hogwild, threads),
         },
     )

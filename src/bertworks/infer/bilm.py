@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -53,13 +54,28 @@ class Reading:
 
 @dataclass(frozen=True)
 class Piece:
-    """A window of one reading."""
+    """A window of one reading.
+
+    Where windows overlap, the forward reader has seen more in the earlier one and the backward reader in the later one: this
+    one's forward states count from where the window before it stops, the backward ones up to where the next one starts.
+    """
 
     owner: int
     start: int
     stop: int
-    keep_start: int
-    keep_stop: int
+    forward: tuple[int, int]
+    backward: tuple[int, int]
+
+    @classmethod
+    def all_of(cls, owner: int, length: int, size: int) -> list[Piece]:
+        """The pieces of a reading of `length` tokens. The boundaries, -1 and `length`, belong to those at the ends."""
+        found = windows(length, size, overlap=size // 4)
+        stops = [-1, *(window.stop for window in found[:-1]), length + 1]
+        starts = [-1, *(window.start for window in found[1:]), length + 1]
+        return [
+            cls(owner, window.start, window.stop, forward, backward)
+            for window, forward, backward in zip(found, pairwise(stops), pairwise(starts), strict=True)
+        ]
 
 
 class LoadedBiLM(LoadedModel):
@@ -263,11 +279,10 @@ class LoadedBiLM(LoadedModel):
         progress: Progress | None = None,
     ) -> list[Floats]:
         """Per text (layers, U, 2 P)."""
-        size = self._size
         pieces = [
-            Piece(number, window.start, window.stop, window.keep_start, window.keep_stop)
+            piece
             for number, reading in enumerate(readings)
-            for window in windows(len(reading.tokens), size, overlap=size // 4)
+            for piece in Piece.all_of(number, len(reading.tokens), self._size)
         ]
         outputs = [np.zeros((len(layers), len(reading.first), self.width), np.float32) for reading in readings]
         table, begin, end = self._table(spellings)
@@ -294,13 +309,10 @@ class LoadedBiLM(LoadedModel):
     ) -> None:
         """Write into one layer's output (U, 2 P) the units that this piece keeps; its rows begin at `start`."""
         half = output.shape[1] // 2
-        # The boundaries belong to the pieces at the ends: -1 is the beginning of the text, n its end.
-        low = piece.keep_start if piece.start else -1
-        high = piece.keep_stop if piece.stop < len(reading.tokens) else len(reading.tokens) + 1
         offset = start + 1 - piece.start
-        for columns, states, tokens in (
-            (slice(0, half), forward, reading.last),
-            (slice(half, None), backward, reading.first),
+        for columns, states, tokens, (low, high) in (
+            (slice(0, half), forward, reading.last, piece.forward),
+            (slice(half, None), backward, reading.first, piece.backward),
         ):
             units = np.flatnonzero((low <= tokens) & (tokens < high))
             output[units, columns] = states[tokens[units] + offset]

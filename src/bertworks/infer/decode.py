@@ -109,7 +109,7 @@ class Beam:
     length_penalty: float = 1.0
     """Scores are log probabilities divided by length to this power: 0 favours short results, more favours long ones."""
     coverage_penalty: float = 0.0
-    """How much it costs to leave words of the source unattended; for models with attention to a source."""
+    """How much it costs to leave words of the source unattended, once a result has ended; for models that attend to one."""
     early_stopping: bool = False
     """Stop once `width` continuations have ended, rather than when no other could become better."""
     num: int = 1

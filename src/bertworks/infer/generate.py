@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from bertworks.errors import UsageError
@@ -38,9 +39,11 @@ class Generation:
     tokens: tuple[str, ...]
     log_probability: float
     score: float
-    """What ranks it among others; in beam search adjusted for length and coverage."""
+    """What ranks it among others; in beam search adjusted for length and coverage. Of a source in parts, their sum."""
     finished: bool
     """Whether it ended by itself, rather than at the longest length."""
+    num_parts: int = 1
+    """More than one where a source was longer than the model reads at once; 0 where it was empty."""
 
 
 class StrategyOptions(TypedDict, total=False):
@@ -98,13 +101,13 @@ def decode_all(
     ids: TargetIds,
     device: torch.device,
     batch_size: int | None = None,
-    first: int = 0,
+    numbers: NDArray[np.int64] | None = None,
     watch: Watch | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """`decode` for any number of inputs, in batches of `batch_size` inputs of near-equal length; results in their order.
 
-    first:    the place of the first input in all that is decoded, on which drawn tokens depend
+    numbers:  (inputs,) on which drawn tokens depend; by default the inputs' places
     progress: gets how many inputs are done, and of how many
     """
     rows = strategy.width if isinstance(strategy, Beam) else strategy.num if isinstance(strategy, Sample) else 1
@@ -119,7 +122,7 @@ def decode_all(
             strategy,
             max_new_tokens=[limits[number] for number in chosen],
             ids=ids,
-            numbers=chosen + first,
+            numbers=chosen if numbers is None else numbers[chosen],
             watch=watch,
         )
         found.update(zip(chosen.tolist(), results, strict=True))
@@ -132,26 +135,11 @@ def decode_all(
     return [found[number] for number in range(len(inputs))]
 
 
-class Writer:
-    """A model that writes, with its tokenizers."""
+class Writer(Protocol):
+    """What writes texts: `PromptWriter`, or a `Translator` (`infer.translate`)."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        source: Tokenizer,
-        target: Tokenizer,
-        *,
-        ids: TargetIds,
-        continues: bool,
-        device: torch.device,
-    ) -> None:
-        """continues: whether the model goes on with what it reads, rather than writing something of its own"""
-        self.decoder = decoder_for(model)
-        lay_out_for_steps(model)
-        self.source, self.target = source, target
-        self.ids = ids
-        self.continues = continues
-        self.device = device
+    continues: bool
+    """Whether it goes on with what it reads, rather than writing something of its own."""
 
     def write(
         self,
@@ -165,8 +153,33 @@ class Writer:
         """One or more texts for each, the best first.
 
         first:    the place of the first text in all that is written, on which drawn texts depend
-        on_text:  gets the text piece by piece as it is written; for a single text without a beam
+        on_text:  gets the text piece by piece as it is written, with a beam all at once; for a single text
         """
+        ...
+
+
+class PromptWriter:
+    """A language model and its tokenizer: prompts are continued."""
+
+    continues = True
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, ids: TargetIds, device: torch.device) -> None:
+        self.decoder = decoder_for(model)
+        lay_out_for_steps(model)
+        self.tokenizer = tokenizer
+        self.ids = ids
+        self.device = device
+
+    def write(
+        self,
+        texts: Sequence[str],
+        strategy: Strategy,
+        *,
+        max_tokens: int | None = None,
+        first: int = 0,
+        on_text: Callable[[str], None] | None = None,
+    ) -> list[list[Generation]]:
+        """See `Writer`; without `max_tokens` a prompt is continued for at most 100 tokens."""
         inputs = self.encode(texts)
         for number, row in enumerate(inputs):
             try:
@@ -174,56 +187,44 @@ class Writer:
             except UsageError as error:
                 which = f"text {number + first + 1}: " if len(texts) > 1 else ""
                 raise UsageError(f"{which}{error}") from error
-        limits = [self._limit(row) if max_tokens is None else max_tokens for row in inputs]
-        stream = None
-        if on_text is not None:
-            if len(texts) != 1 or getattr(strategy, "num", 1) != 1:
-                raise UsageError("on_text is for one text at a time")
-            stream = TextStream(self, inputs[0], on_text)
+        stream = TextStream.of(on_text, texts, strategy, lambda tokens: self.text(inputs[0], tokens), self.ids.end)
         found = decode_all(
             self.decoder,
             inputs,
             strategy,
-            max_new_tokens=limits,
+            max_new_tokens=MAX_TOKENS if max_tokens is None else max_tokens,
             ids=self.ids,
             device=self.device,
-            first=first,
+            numbers=first + np.arange(len(inputs)),
             watch=None if stream is None else stream.watch,
         )
-        if stream is not None:
-            stream.finish(found[0][0].tokens)
-        return [
+        results = [
             [self._generation(row, hypothesis) for hypothesis in found[number]] for number, row in enumerate(inputs)
         ]
+        if stream is not None:
+            stream.finish(results[0][0].text)
+        return results
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         """The ids that the model reads; a prompt gets no ending, and an empty one begins where texts begin."""
-        flat, lengths = self.source.ids(texts, special=not self.continues)
+        flat, lengths = self.tokenizer.ids(texts)
         rows = np.split(flat.astype(np.int64), np.cumsum(lengths)[:-1]) if len(texts) else []
-        if not self.continues:
-            return rows
-        prefix = self.source.template.prefix.astype(np.int64)
-        begin = next((number for number in (self.source.bos_id, self.source.eos_id) if number is not None), None)
+        prefix = self.tokenizer.template.prefix.astype(np.int64)
+        begin = next((number for number in (self.tokenizer.bos_id, self.tokenizer.eos_id) if number is not None), None)
         empty = np.array([] if begin is None else [begin], dtype=np.int64)
         rows = [np.concatenate([prefix, row]) for row in rows]
         return [row if len(row) else empty for row in rows]
 
     def text(self, read: Ids, tokens: Ids) -> str:
         """What the new tokens say after those that were read."""
-        if not self.continues:
-            return self.target.decode(tokens)
         # Joined first: whether a word begins with a space can depend on what stands before it.
-        before, whole = self.target.decode(read), self.target.decode(np.concatenate([read, tokens]))
-        return whole[len(before) :] if whole.startswith(before) else self.target.decode(tokens)
-
-    def _limit(self, row: Ids) -> int:
-        """A translation is seldom twice as long as its source."""
-        return MAX_TOKENS if self.continues else 2 * len(row) + 20
+        before, whole = self.tokenizer.decode(read), self.tokenizer.decode(np.concatenate([read, tokens]))
+        return whole[len(before) :] if whole.startswith(before) else self.tokenizer.decode(tokens)
 
     def _generation(self, read: Ids, hypothesis: Hypothesis) -> Generation:
         return Generation(
             text=self.text(read, hypothesis.tokens),
-            tokens=tuple(self.target.tokens(hypothesis.tokens)),
+            tokens=tuple(self.tokenizer.tokens(hypothesis.tokens)),
             log_probability=hypothesis.log_probability,
             score=hypothesis.score,
             finished=hypothesis.finished,
@@ -233,23 +234,40 @@ class Writer:
 class TextStream:
     """Tells the text as its tokens come, and holds back what may still change: half a character, a word's spelling."""
 
-    def __init__(self, writer: Writer, read: Ids, on_text: Callable[[str], None]) -> None:
-        self.writer = writer
-        self.read = read
+    def __init__(self, text: Callable[[Ids], str], end: Sequence[int], on_text: Callable[[str], None]) -> None:
+        """text: what tokens say; end: the tokens that say nothing, and end a text"""
+        self.text = text
+        self.end = end
         self.on_text = on_text
         self.tokens: list[int] = []
         self.told = ""
 
+    @classmethod
+    def of(
+        cls,
+        on_text: Callable[[str], None] | None,
+        texts: Sequence[str],
+        strategy: Strategy,
+        text: Callable[[Ids], str],
+        end: Sequence[int],
+    ) -> TextStream | None:
+        """The stream of the only text, where one is wanted."""
+        if on_text is None:
+            return None
+        if len(texts) != 1 or getattr(strategy, "num", 1) != 1:
+            raise UsageError("on_text is for one text at a time")
+        return cls(text, end, on_text)
+
     def watch(self, rows: np.ndarray, tokens: np.ndarray) -> None:
         """One more token."""
         token = int(tokens[0])
-        if token not in self.writer.ids.end:
+        if token not in self.end:
             self.tokens.append(token)
-            self._tell(self.writer.text(self.read, np.array(self.tokens)).rstrip("\ufffd"))
+            self._tell(self.text(np.array(self.tokens)).rstrip("\ufffd"))
 
-    def finish(self, tokens: Ids) -> None:
+    def finish(self, text: str) -> None:
         """All is there."""
-        self._tell(self.writer.text(self.read, tokens))
+        self._tell(text)
 
     def _tell(self, text: str) -> None:
         if text.startswith(self.told) and len(text) > len(self.told):

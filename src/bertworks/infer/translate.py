@@ -2,7 +2,7 @@
 
 Texts are read in batches of like length, a few sentences at once on every processor core. What a translation becomes does not
 depend on what shares its batch. A text with more tokens than the model was trained on is translated in parts, cut where
-sentences end, and said so; an empty text stays empty.
+sentences end (`translate_parts`), and said so; an empty text stays empty.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bertworks.data.sentences import sentence_spans
 from bertworks.errors import ModelError
 from bertworks.hub.translation import load_translation
 from bertworks.infer.decode import Beam, Hypothesis, Strategy
 from bertworks.infer.decoders import decoder_for, lay_out_for_steps
-from bertworks.infer.generate import decode_all
+from bertworks.infer.generate import Generation, TextStream, decode_all
+from bertworks.infer.translate_parts import Part, cut
 from bertworks.models.device import usable_device
 from bertworks.models.rnn_seq2seq import RnnEncoderDecoder
 from bertworks.models.seq2seq import EncoderDecoder
@@ -32,22 +32,11 @@ from bertworks.text.tokenizer import Tokenizer
 
 LONGEST = 512
 """Tokens of a source that are read at once where neither the model nor its tokenizer says how many."""
+PART = 2**32
+"""The numbers of all texts' first parts, of their second parts …: what is drawn for a text depends on no other text."""
 
 Progress = Callable[[int, int], None]
 """(texts done, of how many)"""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One text's translation."""
-
-    text: str
-    score: float
-    """What the search ranked it by; of a text in parts, their sum."""
-    num_parts: int = 1
-    """More than one where the text was longer than the model reads at once; 0 where it was empty."""
-    finished: bool = True
-    """Whether it ended by itself, rather than at the longest length that is tried."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +66,9 @@ def longest_target(source_length: int) -> int:
 
 class Translator:
     """A model, and the tokenizers of what it reads and of what it writes, which may be one."""
+
+    continues = False
+    """It does not go on with what it reads (`generate.Writer`)."""
 
     def __init__(
         self,
@@ -112,61 +104,79 @@ class Translator:
         *,
         first: int = 0,
         progress: Progress | None = None,
-    ) -> list[Translation]:
+    ) -> list[Generation]:
         """The best translation of each text, in the texts' order.
 
         strategy: how it is searched; by default with a beam of 5
         first:    the number of the first text in all that is translated, on which drawn tokens depend
         """
-        parts = self.parts(texts)
-        flat, lengths = self.source.ids([part for each in parts for part in each], special=True)
+        strategy = Beam(width=5) if strategy is None else strategy
+        return [found[0] for found in self.write(texts, strategy, first=first, progress=progress)]
+
+    def write(
+        self,
+        texts: Sequence[str],
+        strategy: Strategy,
+        *,
+        max_tokens: int | Sequence[int] | None = None,
+        first: int = 0,
+        on_text: Callable[[str], None] | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Generation]]:
+        """One or more translations of each text, the best first.
+
+        max_tokens: the most tokens to write for a part of any text, or of each; by default `longest_target`
+        on_text:    gets the text piece by piece as it is written, in parts when all are there; for a single text
+        """
+        cuts = cut(texts, self.source, self.window - self.source.num_special())
+        places = [(number, rank) for number, parts in enumerate(cuts) for rank in range(len(parts))]
+        sources = [texts[number][cuts[number][rank].start : cuts[number][rank].end] for number, rank in places]
+        flat, lengths = self.source.ids(sources, special=True)
+        longest = [longest_target(int(length)) for length in lengths]
+        if max_tokens is not None:
+            longest = [max_tokens if isinstance(max_tokens, int) else max_tokens[number] for number, _ in places]
+        stream = TextStream.of(on_text, texts, strategy, self._text, self.model.config.target.end)
         found = decode_all(
             decoder_for(self.model),
             np.split(flat.astype(np.int64), np.cumsum(lengths)[:-1]) if len(lengths) else [],
-            Beam(width=5) if strategy is None else strategy,
-            max_new_tokens=[longest_target(int(length)) for length in lengths],
+            strategy,
+            max_new_tokens=longest,
             ids=self.model.config.target,
             device=self.device,
-            first=first,
+            numbers=np.array([first + number + rank * PART for number, rank in places], dtype=np.int64),
+            watch=stream.watch if stream is not None and len(places) == 1 else None,
             progress=progress,
         )
-        best = iter([hypotheses[0] for hypotheses in found])
-        return [self._joined([next(best) for _ in each]) for each in parts]
+        written = iter(found)
+        num = getattr(strategy, "num", 1)
+        results = [self._joined(parts, [next(written) for _ in parts], num) for parts in cuts]
+        if stream is not None:
+            stream.finish(results[0][0].text)
+        return results
 
-    def _joined(self, parts: Sequence[Hypothesis]) -> Translation:
-        texts = [self.target.decode(part.tokens).strip() for part in parts]
-        return Translation(
-            " ".join(text.replace("\n", " ") for text in texts if text),
-            float(sum(part.score for part in parts)),
-            len(parts),
-            all(part.finished for part in parts),
-        )
+    def _joined(self, parts: Sequence[Part], found: Sequence[Sequence[Hypothesis]], num: int) -> list[Generation]:
+        """`num` texts, each of one translation of every part; fewer where a part has fewer."""
+        results = []
+        for chosen in zip(*found, strict=False) if parts else [()] * num:
+            text = ""
+            for part, hypothesis in zip(parts, chosen, strict=True):
+                said = self._text(hypothesis.tokens)
+                text += f" {said}" if text and said and not part.inside else said
+            results.append(
+                Generation(
+                    text=text,
+                    tokens=tuple(token for each in chosen for token in self.target.tokens(each.tokens)),
+                    log_probability=float(sum(each.log_probability for each in chosen)),
+                    score=float(sum(each.score for each in chosen)),
+                    finished=all(each.finished for each in chosen),
+                    num_parts=len(parts),
+                )
+            )
+        return results
 
-    def parts(self, texts: Sequence[str]) -> list[list[str]]:
-        """Each text as it is, or, where it is too long, as runs of whole sentences that fit; nothing for an empty one.
-
-        A sentence that does not fit by itself is cut between words.
-        """
-        room = self.window - self.source.num_special()
-        found: list[list[str]] = []
-        for text, length in zip(texts, self.source.ids(texts)[1], strict=True):
-            if length <= room:
-                found.append([text] if text.strip() else [])
-                continue
-            sentences = [text[start:end].split() for start, end in sentence_spans(text)]
-            found.append(self._filled([run for words in sentences for run in self._filled(words, room)], room))
-        return found
-
-    def _filled(self, units: Sequence[str], room: int) -> list[str]:
-        """Neighbouring units joined to as long texts as there is room for; a unit that is too long stands alone."""
-        filled: list[str] = []
-        for unit in units:
-            longer = f"{filled[-1]} {unit}" if filled else unit
-            if filled and self.source.ids([longer])[1][0] <= room:
-                filled[-1] = longer
-            else:
-                filled.append(unit)
-        return filled
+    def _text(self, tokens: NDArray[np.int64]) -> str:
+        """On one line."""
+        return self.target.decode(tokens).strip().replace("\n", " ")
 
     @torch.inference_mode()
     def align(self, source: str, target: str) -> AlignmentMatrix:

@@ -13,11 +13,11 @@ from torch import nn
 from bertworks.errors import ModelError
 from bertworks.hub.translation import Translation, save_translation
 from bertworks.infer.decode import Strategy
+from bertworks.infer.decoders import lay_out_for_steps
 from bertworks.infer.embed import Runner
-from bertworks.infer.generate import Writer
+from bertworks.infer.generate import Generation, Writer
 from bertworks.infer.loaded import LoadedModel, strings
 from bertworks.infer.translate import AlignmentMatrix, Translator
-from bertworks.infer.translate import Translation as Translated
 from bertworks.models.device import usable_device
 
 
@@ -44,16 +44,16 @@ class LoadedTranslator(LoadedModel):
     @cached_property
     def writer(self) -> Writer:
         """What writes."""
-        opened = self.translation
-        ids = opened.model.config.target  # type: ignore[union-attr]
-        return Writer(opened.model, opened.source, opened.target, ids=ids, continues=False, device=self.device)  # type: ignore[arg-type]
+        return self.translator
 
     @cached_property
     def translator(self) -> Translator:
         """What translates texts of any length."""
-        return Translator(self.translation.model, self.translation.source, self.translation.target, device=self.device)
+        opened = self.translation
+        lay_out_for_steps(opened.model)
+        return Translator(opened.model, opened.source, opened.target, device=self.device)
 
-    def translate(self, texts: Sequence[str], strategy: Strategy | None = None) -> list[Translated]:
+    def translate(self, texts: Sequence[str], strategy: Strategy | None = None) -> list[Generation]:
         """The best translation of each text; see `bertworks.infer.translate`."""
         return self.translator.translate(strings(texts), strategy)
 

@@ -5,12 +5,14 @@
     an ELMo or a character language model        every layer's vector of every word
 
 Which it is, is told by what the name leads to. A source that a saved tagger was trained with must be the very same when the
-tagger is opened again: it is known by a hash of its files.
+tagger is opened again: it is known by a hash of its files. It is looked for where it was, beside the tagger, and in the
+folders that the environment variable `BERTWORKS_VECTORS` names, so that taggers can be moved.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +41,8 @@ MODEL_FILES = ("config.json", "options.json")
 HASHED = (".safetensors", ".hdf5", ".bin", ".npy", ".npz", ".kv", ".txt", ".vec", ".tsv", ".gz", ".xz", ".json")
 """Files of a directory that decide its vectors, by how their names end."""
 NOT_HASHED = ("metrics.json", "bertworks.json")
+PLACES = "BERTWORKS_VECTORS"
+"""The environment variable that names more folders in which sources are looked for."""
 BLOCK = 2**20
 
 Floats = NDArray[np.float32]
@@ -151,29 +155,42 @@ def fingerprint(name: str) -> str:
     return digest.hexdigest()
 
 
-def open_inputs(inputs: WordInputs, *, device: str = "cpu", cache: Path | None = None) -> WordInputs:
-    """The same with its sources open; an error where one is not what it was."""
+def open_inputs(
+    inputs: WordInputs, *, device: str = "cpu", cache: Path | None = None, directory: Path | None = None
+) -> WordInputs:
+    """The same with its sources open; an error where one is not what it was. `directory` is the model's own."""
     sources = []
     for named in inputs.named:
         try:
-            found = fingerprint(named.name)
-            sources.append(open_source(named.name, device=device))
+            place, found = _found(named, directory)
+            sources.append(open_source(place, device=device))
         except (BertworksError, OSError) as error:
             raise ModelError(
-                f"this model reads word vectors from {named.name}, which cannot be opened: {error}"
+                f"this model reads word vectors from {named.name}, which cannot be opened: {error}; if they have moved, put "
+                f"them into the model's directory, or name their folder in the environment variable {PLACES}"
             ) from error
         if found != named.sha256:
             raise ModelError(
-                f"this model was trained with other word vectors than {named.name} holds now (SHA-256 {named.sha256[:12]}…, "
+                f"this model was trained with other word vectors than {place} holds now (SHA-256 {named.sha256[:12]}…, "
                 f"there {found[:12]}…); bring the old ones back, or train the model again"
             )
     return replace(inputs, sources=tuple(sources), cache=cache)
 
 
-def opened(task: TaskT, *, device: str = "cpu") -> TaskT:
-    """A task with the sources of its word vectors open; one that has none as it is."""
+def _found(named: NamedSource, directory: Path | None) -> tuple[str, str]:
+    """Where a source is now, and the hash of what is there: a place with the right content, else where it was."""
+    folders = [Path(folder) for folder in os.environ.get(PLACES, "").split(os.pathsep) if folder]
+    for folder in folders if directory is None else [directory, *folders]:
+        moved = folder / Path(named.name).name
+        if moved.exists() and fingerprint(str(moved)) == named.sha256:
+            return str(moved), named.sha256
+    return named.name, fingerprint(named.name)
+
+
+def opened(task: TaskT, *, device: str = "cpu", directory: Path | None = None) -> TaskT:
+    """A task with the sources of its word vectors open; one that has none as it is. `directory` is its model's."""
     if isinstance(task, WordTagging | WordClassification):
-        return replace(task, inputs=open_inputs(task.inputs, device=device))
+        return replace(task, inputs=open_inputs(task.inputs, device=device, directory=directory))
     return task
 
 

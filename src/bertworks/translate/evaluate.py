@@ -14,7 +14,8 @@ from torch import nn
 from bertworks.data.pairs import PairSource
 from bertworks.data.parallel import ParallelText
 from bertworks.infer.decode import Beam, Greedy, Strategy
-from bertworks.infer.translate import Translation, Translator
+from bertworks.infer.generate import Generation
+from bertworks.infer.translate import Translator
 from bertworks.objectives.seq2seq import Seq2Seq
 from bertworks.tasks.metrics.bleu import corpus_bleu
 from bertworks.text.tokenizer import Tokenizer
@@ -23,6 +24,8 @@ from bertworks.train.parallel import Parallel
 from bertworks.translate.config import SearchSection
 
 BLEU, GREEDY = "bleu", "bleu_greedy"
+QUICK = Greedy(scores=False)
+"""How texts are found that only BLEU looks at."""
 
 
 class Judge:
@@ -36,15 +39,20 @@ class Judge:
         self.parallel = parallel
         self.losses = Evaluation(Seq2Seq(), source, parallel)
 
-    def run(self, module: nn.Module) -> dict[str, float]:
-        """The figures of `module` as it is; every process computes them all, and gets the same."""
+    def run(self, module: nn.Module, *, untrained: bool = False) -> dict[str, float]:
+        """The figures of `module` as it is; every process computes them all, and gets the same.
+
+        A model that is `untrained` seldom ends a sentence: its translations are cut at the references' lengths, so that
+        they take about as much time as those of a trained one.
+        """
         figures = self.losses.run(module)
         translator = Translator(module, self.tokenizer, device=self.parallel.device)
-        translations = translator.translate(self.text.sources, Greedy())
-        return {**figures, BLEU: score(translations, self.text.targets)}
+        longest = [int(length) + 1 for length in self.tokenizer.ids(self.text.targets)[1]] if untrained else None
+        found = translator.write(self.text.sources, QUICK, max_tokens=longest)
+        return {**figures, BLEU: score([best for best, *_ in found], self.text.targets)}
 
 
-def score(translations: Sequence[Translation], references: Sequence[str]) -> float:
+def score(translations: Sequence[Generation], references: Sequence[str]) -> float:
     """The BLEU of translations."""
     return corpus_bleu([translation.text for translation in translations], references).score
 
@@ -54,7 +62,7 @@ class Judged:
     """What the finished model makes of some pairs."""
 
     text: ParallelText
-    translations: Sequence[Translation]
+    translations: Sequence[Generation]
     """By beam search."""
     figures: Mapping[str, float]
 
@@ -62,7 +70,7 @@ class Judged:
 def judged(translator: Translator, text: ParallelText, search: SearchSection) -> Judged:
     """Translate all sentences twice."""
     by_beam = translator.translate(text.sources, strategy(search))
-    greedy = translator.translate(text.sources, Greedy())
+    greedy = translator.translate(text.sources, QUICK)
     return Judged(text, by_beam, {BLEU: score(by_beam, text.targets), GREEDY: score(greedy, text.targets)})
 
 

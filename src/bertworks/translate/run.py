@@ -180,7 +180,7 @@ class _Trainer:
             num_steps=MEASURED_STEPS,
         )
         started = time.perf_counter()
-        self.first_figures = self.judge.run(self.module)
+        self.first_figures = self.judge.run(self.module, untrained=True)
         seconds = torch.tensor([time.perf_counter() - started], dtype=torch.float64)
         run = replace(
             self.run,
@@ -247,7 +247,7 @@ class _Trainer:
         assert total is not None
         feed = self.feed(total)
         if saved is None and not self.first_figures:  # killed before its first checkpoint, it begins again
-            self.first_figures = self.judge.run(self.module)
+            self.first_figures = self.judge.run(self.module, untrained=True)
         log = StepLog(
             self.output,
             to_dict(self.config),

@@ -191,8 +191,11 @@ def _clustering(rows: Floats, signs: NDArray[np.bool_], neighbours: int = 10) ->
 
 
 def debiased(vectors: WordVectors, lists: WordLists, direction: Direction) -> WordVectors:
-    """Neutralise and equalise; unit vectors."""
+    """Neutralise and equalise; unit vectors. The deviations of a posterior go the same way, lengths taken as known."""
     matrix = vectors.units.copy()
+    before = np.maximum(np.linalg.norm(vectors.matrix, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    known = np.zeros_like(matrix) if vectors.deviations is None else vectors.deviations
+    variances = (known / before) ** 2
     specific = _numbers(vectors, lists.specific)
     paired = list(_known_pairs(vectors, [*lists.equalize, *lists.pairs]))
     keeps = np.zeros(len(matrix), np.bool_)
@@ -201,14 +204,25 @@ def debiased(vectors: WordVectors, lists: WordLists, direction: Direction) -> Wo
     neutral = ~keeps
     matrix[neutral] -= np.outer(matrix[neutral] @ axis, axis)
     lengths = np.linalg.norm(matrix[neutral], axis=1, keepdims=True)
-    matrix[neutral] /= np.where(lengths > 0, lengths, 1)
+    lengths = np.where(lengths > 0, lengths, 1)
+    matrix[neutral] /= lengths
+    variances[neutral] = _without(axis, variances[neutral]) / lengths**2
     for one, other in paired:
         middle = (matrix[one] + matrix[other]) / 2
         common = middle - (middle @ axis) * axis
         rest = math.sqrt(max(0.0, 1.0 - float(common @ common)))
         sign = 1.0 if float((matrix[one] - matrix[other]) @ axis) >= 0 else -1.0
         matrix[one], matrix[other] = common + sign * rest * axis, common - sign * rest * axis
-    return WordVectors(vectors.words, matrix, counts=vectors.counts)
+        variances[[one, other]] = _without(axis, (variances[one] + variances[other])[None] / 4)
+    deviations = None if vectors.deviations is None else np.sqrt(variances)
+    return WordVectors(vectors.words, matrix, counts=vectors.counts, deviations=deviations)
+
+
+def _without(axis: Floats, variances: Floats) -> Floats:
+    """The variances (N, D) of vectors that lose their component along the unit vector `axis`: diag(P Σ P), P = I − a aᵀ."""
+    squares = axis**2
+    left: Floats = variances * (1 - 2 * squares) + np.outer(variances @ squares, squares)
+    return np.maximum(left, 0)  # but for rounding it is never below
 
 
 def _numbers(vectors: WordVectors, words: set[str]) -> list[int]:

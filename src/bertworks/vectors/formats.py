@@ -46,6 +46,13 @@ logger = logging.getLogger(__name__)
 
 def load(path: Path) -> WordVectors:
     """Read vectors in any format."""
+    vectors = _load(path)
+    if not len(vectors):
+        raise DataError("holds no vectors", path=path)
+    return vectors
+
+
+def _load(path: Path) -> WordVectors:
     if path.is_dir():
         return _load_directory(path)
     kind = _kind_of(path)
@@ -207,7 +214,7 @@ def _load_text(path: Path, *, header: bool) -> WordVectors:
         raise DataError(f"the first line says {expected:,} words, but there are {rows:,}: {how}", path=path, line=1)
     if repeated:
         logger.warning("%s: %d words are there more than once; the first vector of each is kept", path, repeated)
-    matrix = np.frombuffer(numbers, np.float32).reshape(len(words), -1)
+    matrix = np.frombuffer(numbers, np.float32).reshape(len(words), dim or 0)
     if not np.isfinite(matrix).all():
         row = int(np.flatnonzero(~np.isfinite(matrix).all(1))[0])
         raise DataError("has a number that is not finite", path=path, line=lines[row])

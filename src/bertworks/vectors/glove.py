@@ -2,9 +2,9 @@
 
     minimise  Σ  f(x_ij) (w_i · c_j + b_i + d_j − ln x_ij)²,      f(x) = min(1, (x / x_max)^¾)
 
-over all pairs that meet within the window, a pair at distance k counting 1/k. Pairs meet in both directions, and the
-result is w + c. Steps are AdaGrad's with the constants of the published program: the sums of squares start at 1 and are
-of the steps, learning rate included.
+over all pairs that meet within the window, a pair at distance k counting 1/k. Pairs meet in both directions (a word that meets
+itself thus does so twice, and counts 2/k), and the result is w + c. Steps are AdaGrad's with the constants of the published
+program: the sums of squares start at 1 and are of the steps, learning rate included.
 
 Counting in bounded memory. Words are numbered by falling frequency, and a pair belongs to its *rarer* word. A word that
 occurs n times meets others at most 2·window·n times, and at most as many different words as are more frequent: so the
@@ -93,11 +93,12 @@ def _count(
                     continue
                 row = rare - low
                 offset = offsets[row]
+                amount = (2.0 if rare == frequent else 1.0) / distance
                 if offsets[row + 1] - offset == rare + 1:
-                    values[offset + frequent] += 1.0 / distance
+                    values[offset + frequent] += amount
                 else:
                     second[offset + used[row]] = frequent
-                    values[offset + used[row]] = 1.0 / distance
+                    values[offset + used[row]] = amount
                     used[row] += 1
 
 
