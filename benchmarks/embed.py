@@ -1,10 +1,13 @@
-"""Sentence embeddings: Bertworks against transformers, sentence-transformers, ONNX Runtime and CTranslate2, in fp32.
+"""Sentence embeddings: Bertworks against transformers, sentence-transformers, ONNX Runtime, CTranslate2 and OpenVINO.
 
     python -m benchmarks.embed --rows 2000 --threads 2 --rounds 5 [--engines bertworks onnxruntime] [--write-docs]
 
 Workloads: `short` (sentences of SST-2), `long` (film reviews that fit every engine's window, so that all do the same
-work), `single` (sentences of SST-2, one per call: latency). Every engine starts from raw strings, and its vectors are
-held against those of the baseline in the same run. `startup` is the time from starting Python to the first vector.
+work), `single` (sentences of SST-2, one per call: latency), `pairs` (those of STS-B, whose Spearman correlation is shown
+beside every engine's speed). Every engine starts from raw strings, and its vectors are held against those of the baseline
+in the same run. An int8 engine passes the gate where its correlation is within 0.5 points of the baseline's and its worst
+cosine to the baseline's vectors, over all texts of the run, is at least 0.98. `startup` is the time from starting Python to
+the first vector.
 """
 
 from __future__ import annotations
@@ -26,9 +29,22 @@ from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.process import Engine
 from benchmarks.report import render, write_json, write_page
 
-ENGINES = ("bertworks", "sentence-transformers", "transformers", "onnxruntime", "ctranslate2")
+FP32_ENGINES = ("bertworks", "sentence-transformers", "transformers", "onnxruntime", "ctranslate2", "openvino")
+INT8_ENGINES = (
+    "bertworks-int8",
+    "onnxruntime-int8",
+    "onnxruntime-int8-reduced",
+    "onnxruntime-int8-signed",
+    "ctranslate2-int8",
+    "openvino-int8",
+)
+ENGINES = FP32_ENGINES + INT8_ENGINES
+PREPARED = ("onnxruntime", "ctranslate2", "openvino")
+"""What these run is made once, before."""
+MAX_DROP, MIN_COSINE = 0.5, 0.98
+"""The gate: points of Spearman's correlation, and the worst cosine."""
 BASELINE = "sentence-transformers"
-WORKLOADS = ("short", "long", "single", "startup")
+WORKLOADS = ("pairs", "short", "long", "single", "startup")
 BATCH_SIZES = (32, 8, 16, 64, 128)  # the first one where nothing is tuned
 LONG_TEXT_PIECES = range(128, 255)  # without the two special tokens; 256 is the window of all-MiniLM-L6-v2
 
@@ -43,19 +59,23 @@ def default_model() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def make_engines(names: Sequence[str], model: Path, alias: str | None, window: int, cache: Path) -> list[Engine]:
-    options = {"model": str(model), "window": window, "cache": str(cache)}
+def make_engines(
+    names: Sequence[str], model: Path, alias: str | None, window: int, cache: Path, data: Path = ROOT
+) -> list[Engine]:
+    options = {"model": str(model), "window": window, "cache": str(cache), "data": str(data)}
     batch_sizes = [{"batch_size": size} for size in BATCH_SIZES]
     made = {}
     for name in ENGINES:
         function = name.replace("-", "_")
-        ours = name == "bertworks"
+        library = name.partition("-int8")[0]
+        ours = library == "bertworks"
+        file = "embed_int8" if name in INT8_ENGINES or library == "openvino" else "embed_engines"
         made[name] = Engine(
             name=name,
-            factory=f"benchmarks.embed_engines:{function}",
+            factory=f"benchmarks.{file}:{function}",
             options={**options, "alias": alias} if ours else options,
             candidates=[{}] if ours else batch_sizes,
-            prepare=f"benchmarks.embed_engines:prepare_{function}" if name in ("onnxruntime", "ctranslate2") else None,
+            prepare=f"benchmarks.{file}:prepare_{function}" if library in PREPARED else None,
         )
     return [made[name] for name in names]
 
@@ -85,6 +105,71 @@ def read_long(data: Path, count: int, tokenize: Callable[[Sequence[str]], list[l
     if len(texts) < count:
         sys.exit(f"--long-rows {count}: {path} has only {len(texts)} paragraphs of the wanted length")
     return texts
+
+
+def read_pairs(data: Path, rows: int) -> tuple[list[str], list[float]]:
+    """The first `rows` pairs of STS-B: first texts and second texts in turn, and the scores."""
+    path = data / "glue" / "STS-B" / "dev.tsv"
+    if not path.exists():
+        sys.exit(f"{path} does not exist; give the directory that holds glue/STS-B/dev.tsv with --data DIR")
+    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1 : rows + 1]]
+    return [text for line in lines for text in line[7:9]], [float(line[9]) for line in lines]
+
+
+def compare_pairs(scores: Sequence[float]) -> Callable[[list[Any], list[Any]], dict[str, float]]:
+    """`compare_vectors`, and how well the cosines of the pairs follow the scores, in points."""
+    from bertworks.tasks.metrics.ranking import spearman
+
+    def compare(results: list[Any], reference: list[Any]) -> dict[str, float]:
+        vectors = np.concatenate(results).astype(np.float64)  # of length 1
+        cosines = (vectors[0::2] * vectors[1::2]).sum(axis=1)
+        return {**compare_vectors(results, reference), "spearman": 100 * spearman(scores, cosines)}
+
+    return compare
+
+
+def judge(report: dict[str, Any]) -> str:
+    """Write every engine's correlation beside its speed, and say which int8 engines pass and how ours compares."""
+    workloads = report["workloads"]
+    pairs = workloads["pairs"]["engines"]
+    checks = {name: row["check"] for name, row in pairs.items() if "check" in row}
+    expected = checks.get(workloads["pairs"]["baseline"], {}).get("spearman", float("nan"))
+    passing = []
+    for name, check in checks.items():
+        rows = [each["engines"][name] for each in workloads.values() if "check" in each["engines"].get(name, {})]
+        worst = min(row["check"]["worst_cosine"] for row in rows)
+        passed = expected - check["spearman"] <= MAX_DROP and worst >= MIN_COSINE
+        for row in rows:
+            row["check"] |= {"spearman": check["spearman"]}
+            row["passes_gate"] = passed
+        if passed and name in INT8_ENGINES:
+            passing.append(name)
+    baseline = workloads["pairs"]["baseline"]
+    gate = f"STS-B within {MAX_DROP} points of {baseline}, worst cosine at least {MIN_COSINE} on every text"
+    said = [f"The gate ({gate}) is passed by {', '.join(passing) or 'no int8 engine'}."]
+    for each in workloads.values():
+        rates = {
+            name: row["per_second"]["median"]
+            for name, row in each["engines"].items()
+            if name in INT8_ENGINES and "per_second" in row
+        }
+        ours = rates.pop("bertworks-int8", None)
+        if ours is None or not rates:
+            continue
+        best = max(rates, key=lambda name: rates[name])
+        words = f"{each['title']}: bertworks-int8 is {ours / rates[best]:.2f} times as quick as {best}, the quickest int8 peer"
+        passed = [name for name in rates if name in passing]
+        if best in passed:
+            words += ", which passes"
+        elif passed:
+            best = max(passed, key=lambda name: rates[name])
+            words += (
+                f", which does not pass, and {ours / rates[best]:.2f} times as quick as {best}, the quickest that does"
+            )
+        else:
+            words += "; none of the peers passes"
+        said.append(f"{words}.")
+    return " ".join(said)
 
 
 def encoder_flops(config: dict[str, Any], lengths: Sequence[int]) -> float:
@@ -121,6 +206,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=2000, help="sentences of SST-2 (default 2000)")
     parser.add_argument("--long-rows", type=int, default=200, help="film reviews (default 200)")
     parser.add_argument("--single-rows", type=int, default=100, help="sentences embedded one per call (default 100)")
+    parser.add_argument("--pairs", type=int, default=1500, help="pairs of STS-B (default: all 1500)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
@@ -144,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sentence_config = model / "sentence_bert_config.json"
     window = json.loads(sentence_config.read_text())["max_seq_length"] if sentence_config.exists() else 256
     tokenize = make_tokenizer(str(model), window)
-    engines = make_engines(options.engines, model, alias, window, options.cache)
+    engines = make_engines(options.engines, model, alias, window, options.cache, options.data)
 
     def workload(name: str, title: str, texts: list[str], calls: list[list[str]], sample: list[str] | None) -> Workload:
         lengths = [len(ids) for ids in tokenize(texts)]
@@ -154,6 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return Workload(name=name, title=title, calls=calls, items=len(texts), flops=flops, sample=tuning, facts=facts)
 
     workloads = []
+    scores: list[float] = []
+    if "pairs" in options.workloads:
+        texts, scores = read_pairs(options.data, options.pairs)
+        workloads.append(workload("pairs", "Pairs: STS-B sentences", texts, [texts], texts[::2]))
     if "short" in options.workloads:
         texts = read_short(options.data, options.rows)
         workloads.append(workload("short", "Short texts: SST-2 sentences", texts, [texts], texts[::2]))
@@ -165,12 +255,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         title = "Latency: SST-2 sentences, one per call"
         workloads.append(workload("single", title, texts, [[text] for text in texts], None))
 
-    packages = ["bertworks", *ENGINES[1:], "tokenizers", "tokie", "torch", "numpy", "onnx"]
+    packages = ["bertworks", *FP32_ENGINES[1:], "nncf", "tokenizers", "tokie", "torch", "numpy", "onnx"]
     report: dict[str, Any] = {
         "benchmark": "embed",
-        "title": "sentence embeddings (all-MiniLM-L6-v2, mean pooling, fp32)"
-        if alias
-        else "sentence embeddings (mean pooling, fp32)",
+        "title": f"sentence embeddings ({'all-MiniLM-L6-v2, ' if alias else ''}mean pooling, fp32 and int8)",
         "command": command_line("embed", arguments),
         "machine": describe_machine(options.threads, packages),
         "rounds": options.rounds,
@@ -184,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rounds=options.rounds,
             threads=options.threads,
             baseline=BASELINE,
-            compare=compare_vectors,
+            compare=compare_pairs(scores) if each.name == "pairs" else compare_vectors,
             say=say,
         )
     if "startup" in options.workloads:
@@ -203,9 +291,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     runtimes = (
         "ONNX Runtime runs the graph of its own transformer optimiser (operator counts are in the JSON file); "
-        "CTranslate2 and ONNX Runtime are tokenized by `tokenizers` and pooled by numpy."
+        "CTranslate2, ONNX Runtime and OpenVINO are tokenized by `tokenizers` and pooled by numpy."
     )
     report["notes"] = [f"{batches} {runtimes}"]
+    if "pairs" in report["workloads"]:
+        report["notes"].insert(0, judge(report))
     write_json(report, options.output)
     if options.write_docs:
         write_page(report, ROOT / "docs" / "benchmarks" / "embed.md")

@@ -1,4 +1,4 @@
-"""The engines of `benchmarks.embed`: texts in, normalised mean-pooled fp32 vectors out.
+"""The fp32 engines of `benchmarks.embed`: texts in, normalised mean-pooled vectors out; those in int8 are in `embed_int8`.
 
 Every factory returns `embed(texts, batch_size=...)`, which gives a (number of texts, hidden_size) float32 array in the
 order of the texts. Every engine starts from raw strings and sorts them by length before it cuts batches, so that little
@@ -83,7 +83,7 @@ def transformers(*, model: str, window: int, threads: int, **_: Any) -> Embed:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         vectors = np.empty((len(texts), network.config.hidden_size), dtype=np.float32)
         with torch.inference_mode():
-            for rows in _batches(order, batch_size):
+            for rows in batches_of(order, batch_size):
                 inputs = tokenizer(
                     [texts[i] for i in rows], padding=True, truncation=True, max_length=window, return_tensors="pt"
                 )
@@ -99,14 +99,19 @@ def transformers(*, model: str, window: int, threads: int, **_: Any) -> Embed:
 # --- peers with their own runtime -------------------------------------------------------------------------------------
 
 
-def onnxruntime(*, model: str, window: int, cache: str, threads: int, **_: Any) -> Embed:
+def onnxruntime(**options: Any) -> Embed:
     """ONNX Runtime on the graph that its transformer optimiser fused; tokenized by `tokenizers`, pooled by numpy."""
+    return make_onnxruntime("model.onnx", **options)
+
+
+def make_onnxruntime(file: str, *, model: str, window: int, cache: str, threads: int, **_: Any) -> Embed:
+    """One of the graphs in the cache."""
     import onnxruntime as runtime
 
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    path = _cache_directory("onnxruntime", model, cache) / "model.onnx"
+    path = cache_directory("onnxruntime", model, cache) / file
     session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     tokenize = make_tokenizer(model, window)
 
@@ -114,32 +119,27 @@ def onnxruntime(*, model: str, window: int, cache: str, threads: int, **_: Any) 
         ids = tokenize(texts)
         pooled: list[Vectors] = []
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        for rows in _batches(order, batch_size):
-            longest = len(ids[rows[-1]])
-            input_ids = np.zeros((len(rows), longest), dtype=np.int64)  # (B, S)
-            attention_mask = np.zeros_like(input_ids)
-            for row, i in enumerate(rows):
-                input_ids[row, : len(ids[i])] = ids[i]
-                attention_mask[row, : len(ids[i])] = 1
-            inputs = {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "token_type_ids": np.zeros_like(input_ids),
-            }
+        for rows in batches_of(order, batch_size):
+            inputs = padded([ids[i] for i in rows])
             (hidden,) = session.run(None, inputs)  # (B, S, H)
-            pooled.append(_mean(hidden, attention_mask))
-        return _in_order(pooled, order)
+            pooled.append(mean_vectors(hidden, inputs["attention_mask"]))
+        return in_order(pooled, order)
 
     return embed
 
 
-def ctranslate2(*, model: str, window: int, cache: str, threads: int, **_: Any) -> Embed:
+def ctranslate2(**options: Any) -> Embed:
     """CTranslate2's `Encoder`; it has no mean pooling, so that is done outside by numpy, as for ONNX Runtime."""
+    return make_ctranslate2("float32", **options)
+
+
+def make_ctranslate2(compute_type: str, *, model: str, window: int, cache: str, threads: int, **_: Any) -> Embed:
+    """In the wanted precision."""
     import ctranslate2 as runtime
 
-    directory = _cache_directory("ctranslate2", model, cache)
+    directory = cache_directory("ctranslate2", model, cache)
     encoder = runtime.Encoder(
-        str(directory), device="cpu", compute_type="float32", inter_threads=1, intra_threads=threads
+        str(directory), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
     )
     tokenize = make_tokenizer(model, window)
 
@@ -147,11 +147,11 @@ def ctranslate2(*, model: str, window: int, cache: str, threads: int, **_: Any) 
         ids = tokenize(texts)
         pooled: list[Vectors] = []
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        for rows in _batches(order, batch_size):
+        for rows in batches_of(order, batch_size):
             hidden = np.asarray(encoder.forward_batch([ids[i] for i in rows]).last_hidden_state)  # (B, S, H)
             lengths = np.array([len(ids[i]) for i in rows])  # (B,)
-            pooled.append(_mean(hidden, np.arange(hidden.shape[1]) < lengths[:, None]))
-        return _in_order(pooled, order)
+            pooled.append(mean_vectors(hidden, np.arange(hidden.shape[1]) < lengths[:, None]))
+        return in_order(pooled, order)
 
     return embed
 
@@ -167,12 +167,22 @@ def make_tokenizer(model: str, window: int) -> Callable[[Sequence[str]], list[li
     return lambda texts: [encoding.ids for encoding in encode(list(texts))]
 
 
-def _batches(order: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+def padded(rows: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
+    """What a BERT graph takes: each (B, S)."""
+    input_ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    attention_mask = np.zeros_like(input_ids)
+    for number, ids in enumerate(rows):
+        input_ids[number, : len(ids)] = ids
+        attention_mask[number, : len(ids)] = 1
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": np.zeros_like(input_ids)}
+
+
+def batches_of(order: Sequence[int], batch_size: int) -> Iterator[list[int]]:
     for start in range(0, len(order), batch_size):
         yield list(order[start : start + batch_size])
 
 
-def _mean(hidden: NDArray[Any], mask: NDArray[Any]) -> Vectors:
+def mean_vectors(hidden: NDArray[Any], mask: NDArray[Any]) -> Vectors:
     """Normalised mean over the tokens that `mask` marks; as a matrix product, which numpy does quickest."""
     weights = mask.astype(np.float32)  # (B, S)
     mean = np.matmul(weights[:, None, :], hidden)[:, 0]  # (B, H); the length cancels in the normalisation
@@ -180,7 +190,7 @@ def _mean(hidden: NDArray[Any], mask: NDArray[Any]) -> Vectors:
     return vectors
 
 
-def _in_order(pooled: list[Vectors], order: Sequence[int]) -> Vectors:
+def in_order(pooled: list[Vectors], order: Sequence[int]) -> Vectors:
     flat = np.concatenate(pooled)
     vectors = np.empty_like(flat)
     vectors[np.asarray(order)] = flat
@@ -190,16 +200,20 @@ def _in_order(pooled: list[Vectors], order: Sequence[int]) -> Vectors:
 # --- exports and conversions, made once -------------------------------------------------------------------------------
 
 
-def _cache_directory(engine: str, model: str, cache: str) -> Path:
+def cache_directory(engine: str, model: str, cache: str) -> Path:
     """Where the prepared model lies: the name changes with the weights and with the releases that made it."""
-    makers = {"onnxruntime": ("onnxruntime", "torch", "transformers"), "ctranslate2": ("ctranslate2", "transformers")}
+    makers = {
+        "onnxruntime": ("onnxruntime", "torch", "transformers"),
+        "ctranslate2": ("ctranslate2", "transformers"),
+        "openvino": ("openvino", "nncf", "transformers"),
+    }
     digest = hashlib.sha256(repr([version(package) for package in makers[engine]]).encode())
     for name in ("config.json", "model.safetensors"):
         digest.update((Path(model) / name).read_bytes())
     return Path(cache) / f"{engine}-{digest.hexdigest()[:16]}"
 
 
-def _finish(working: Path, target: Path) -> None:
+def finish(working: Path, target: Path) -> None:
     """Put the finished directory in place; if another run was quicker, its copy is as good."""
     try:
         working.replace(target)
@@ -209,7 +223,7 @@ def _finish(working: Path, target: Path) -> None:
 
 def prepare_onnxruntime(*, model: str, cache: str, **_: Any) -> dict[str, Any]:
     """Export with torch, fuse with ONNX Runtime's transformer optimiser, and make sure that it really fused."""
-    target = _cache_directory("onnxruntime", model, cache)
+    target = cache_directory("onnxruntime", model, cache)
     if not target.exists():
         import warnings
 
@@ -268,18 +282,18 @@ def prepare_onnxruntime(*, model: str, cache: str, **_: Any) -> dict[str, Any]:
             shutil.rmtree(working)
             raise RuntimeError(f"the optimiser did not fuse the whole graph, (found, wanted): {missing}")
         (working / "operators.json").write_text(json.dumps(operators))
-        _finish(working, target)
+        finish(working, target)
     return {"operators": json.loads((target / "operators.json").read_text())}
 
 
 def prepare_ctranslate2(*, model: str, cache: str, **_: Any) -> dict[str, Any]:
     """Convert with CTranslate2's own converter, weights kept in fp32."""
-    target = _cache_directory("ctranslate2", model, cache)
+    target = cache_directory("ctranslate2", model, cache)
     if not target.exists():
         from ctranslate2.converters import TransformersConverter
 
         Path(cache).mkdir(parents=True, exist_ok=True)
         working = Path(tempfile.mkdtemp(dir=cache))
         TransformersConverter(model).convert(str(working), quantization="float32", force=True)
-        _finish(working, target)
+        finish(working, target)
     return {}

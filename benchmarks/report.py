@@ -11,6 +11,7 @@ from typing import Any
 CHECKS = {
     "max_abs_difference": ("largest difference", ".1e"),
     "worst_cosine": ("worst cosine", ".7f"),
+    "spearman": ("STS-B, Spearman", ".2f"),
     "ids": ("ids", ",.0f"),
     "different_ids": ("ids that differ", ",.0f"),
     "same": ("same texts", ".1%"),

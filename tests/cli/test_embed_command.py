@@ -51,8 +51,8 @@ def model(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     def load(name: str, **options: Any) -> StandIn:
         if name == "nobody":
             raise ModelError("there is no model 'nobody'")
-        if options["precision"] == "int8":
-            raise UsageError("precision 'int8' is not available yet")
+        if options["precision"] == "int8" and options["device"] != "cpu":
+            raise UsageError("int8 is for the CPU")
         return stand_in
 
     monkeypatch.setitem(vars(bertworks), "load", load)  # not setattr, which would load the real one first
@@ -161,7 +161,7 @@ def test_stopped_and_continued(
         (["--pooling", "men"], "unknown pooling 'men' (did you mean 'mean'?); allowed: mean, cls, max, none, words"),
         (["--pooling", "words"], "use .parquet or .jsonl"),
         (["--pooling", "cls", "--precision", "fp23"], "unknown precision 'fp23'"),
-        (["--precision", "int8"], "int8"),
+        (["--precision", "int8", "--device", "cuda"], "int8 is for the CPU"),
         (["--encoding", "klingon"], "unknown encoding 'klingon'"),
         (["--text-column", "body"], "text lines have no columns"),
         (["--format", "xml"], "unknown format 'xml'"),

@@ -81,6 +81,7 @@ def test_a_table_and_json(classifier: Path, tmp_path: Path, capsys: pytest.Captu
         "rows": 2,
         "skipped": 0,
         "windowed": 0,
+        "cut": 0,
         "seconds": 0,
         "resumed_rows": 0,
     }

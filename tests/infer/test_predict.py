@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ import torch
 import bertworks
 from bertworks.data.labelled.examples import Answer, Place, QuestionExample, TaggedExample, TextExample
 from bertworks.errors import CheckpointError, DataError, ModelError, UsageError
-from bertworks.infer.predict import Predictor, chunks
+from bertworks.infer.predict import Predictor, PredictReport, chunks
+from bertworks.infer.rows import examples_of
 from bertworks.infer.saved import FILE, SavedTask, read_task, write_task
 from bertworks.tasks.metrics.entities import Span
 from bertworks.tasks.tags import tags_of
@@ -90,6 +93,13 @@ def test_multiple_choice(family: str, tmp_path: Path) -> None:
         wanted = foreign.choice_logits([foreign.tokenizer.encode(text, option) for option in options]).softmax(-1)
         np.testing.assert_allclose(prediction.probabilities, wanted, **TOLERANCE)
         assert prediction.option == int(wanted.argmax())
+
+
+def test_what_is_cut_is_counted(tmp_path: Path) -> None:
+    Foreign(tmp_path, "bert", "ForMultipleChoice")
+    predictor, report = Predictor(tmp_path), PredictReport()
+    predictor.predict_examples(predictor.examples([(LONG, TEXTS), (TEXTS[2], TEXTS[:2])]), report=report)
+    assert (report.rows, report.windowed, report.cut) == (2, 0, 1)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "gpt2"])
@@ -192,6 +202,37 @@ def test_chunks_depend_on_the_rows_alone() -> None:
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        (None, None),
+        ("cat", (Answer("cat", 4),)),
+        (("cat", 4), (Answer("cat", 4),)),
+        ([("cat", 4), "The"], (Answer("cat", 4), Answer("The", 0))),
+        ([], ()),
+        ("", ()),
+    ],
+)
+def test_rows_with_answers(label: Any, expected: Any) -> None:
+    (found,) = examples_of("qa", [("Who?", "The cat sat.")], labels=[label])
+    assert isinstance(found, QuestionExample)
+    assert (found.question, found.answers) == ("Who?", expected)
+
+
+def test_rows_with_labels() -> None:
+    place = Place("rows", 0)
+    assert examples_of("tag", [["a", "b"]], labels=[["O", "PER"]]) == [
+        TaggedExample(words=("a", "b"), tags=("O", "PER"), place=place)
+    ]
+    assert examples_of("classify", [("a", "b")], labels=["x"]) == [
+        TextExample(text="a", pair="b", label="x", place=place)
+    ]
+    with pytest.raises(DataError, match="rows:0: has 2 words and 1 tags"):
+        examples_of("tag", [["a", "b"]], labels=[["O"]])
+    with pytest.raises(DataError, match="rows:0: the answer 'dog' is nowhere in its context"):
+        examples_of("qa", [("Who?", "The cat sat.")], labels=["dog"])
 
 
 @pytest.fixture(scope="module")
@@ -373,6 +414,7 @@ def test_saved_task(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"of": "somebody else"}', encoding="utf-8")
     assert read_task(tmp_path) is None
     saved = SavedTask(task={"task": "choice", "metric": "accuracy"}, decision={"temperature": 1.5}, window=48)
+    saved = replace(saved, columns={"text_column": "title", "first_option": 1})
     write_task(tmp_path, saved)
     assert read_task(tmp_path) == saved
     assert '"of": "somebody else"' in (tmp_path / FILE).read_text(encoding="utf-8")

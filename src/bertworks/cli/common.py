@@ -24,6 +24,15 @@ SeedOption = Annotated[
     int, typer.Option("--seed", help="Where random numbers start.", min=0, max=2**63 - 1, metavar="N")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, mps.")]
+PRECISIONS = ("fp32", "int8")
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        help="fp32, or int8: quicker on a CPU, a little less exact.",
+        show_default="the model's own, else fp32",
+    ),
+]
 ThreadsOption = Annotated[
     int | None,
     typer.Option("--threads", help="How many processor threads to use, if not all.", min=1, metavar="N"),

@@ -5,19 +5,21 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from bertworks.cli.common import (
     DEFAULT_DEVICE,
     DEFAULT_MODEL,
+    PRECISIONS,
     DeviceOption,
     EncodingOption,
     FormatOption,
     JsonOption,
     ModelOption,
     NoHeaderOption,
+    PrecisionOption,
     QuietOption,
     SeedOption,
     StoppedError,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 # What an option asks for, and so what a row of the output holds.
 POOLINGS: dict[str, Kind] = {"mean": "vector", "cls": "vector", "max": "vector", "none": "tokens", "words": "words"}
-PRECISIONS = ("fp32", "int8")
+ENGINES = ("local", "ray")
 PIECE_CHUNK_CHARACTERS = 32_768  # a vector per token takes far more room than one per text, so those chunks are shorter
 
 
@@ -68,9 +70,16 @@ def embed(
         bool | None,
         typer.Option("--normalize/--no-normalize", help="Scale to length 1.", show_default="the model's own"),
     ] = None,
-    precision: Annotated[str, typer.Option(help="fp32 or int8.")] = "fp32",
+    precision: PrecisionOption = None,
     batch_tokens: Annotated[
         int | None, typer.Option("--batch-tokens", help="How many tokens to compute at once.", min=1, metavar="N")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local: this process; ray: the workers of a Ray cluster, for one vector per text.")
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", help="ray: how many hold the model.", min=1, metavar="N", show_default="all cores"),
     ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Drop what an unfinished run left, and start again.")
@@ -96,14 +105,17 @@ def embed(
       bertworks embed reviews.csv --text-column review -o reviews.npy
       bertworks embed lines.txt.gz -o words.parquet --pooling words
       cat lines.txt | bertworks embed - -o lines.jsonl --layers sum-last-4
+      bertworks embed reviews.parquet -o reviews.npy --engine ray --workers 8
     """
     from bertworks.data.outputs import ResumableOutput
     from bertworks.data.readers import CHUNK_CHARACTERS, TextReader
 
     kind = "vector" if pooling is None else POOLINGS[choice(pooling, POOLINGS, "pooling")]
-    choice(precision, PRECISIONS, "precision")
+    choice(precision or "fp32", PRECISIONS, "precision")
     if normalize and kind != "vector":
         raise UsageError(f"--normalize is for one vector per text; leave it out with --pooling {pooling}")
+    if choice(engine, ENGINES, "engine") == "ray" and kind != "vector":
+        raise UsageError(f"--engine ray makes one vector per text; leave it out with --pooling {pooling}")
     with TextReader(
         file, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header
     ) as reader:
@@ -125,7 +137,25 @@ def embed(
                 if first is None and not result.rows:
                     raise DataError("holds no texts", path=reader.name)
                 prepare(seed=seed, threads=threads)
-                embedder = _Embedder(model, device, precision, batch_tokens, layers, pooling, normalize)
+                embedder: _Embedder | _OnRay
+                if engine == "ray":
+                    reading = {"text_column": text_column, "encoding": encoding, "file_format": file_format}
+                    embedder = _OnRay(
+                        file,
+                        reading={**reading, "header": not no_header},
+                        skip=result.rows,
+                        model=model,
+                        device=device,
+                        precision=precision,
+                        batch_tokens=batch_tokens,
+                        layers=layers,
+                        pooling=pooling,
+                        normalize=normalize,
+                        workers=workers,
+                        threads=threads or 1,
+                    )
+                else:
+                    embedder = _Embedder(model, device, precision, batch_tokens, layers, pooling, normalize)
                 started = time.monotonic()
                 with Progress("embedding", reader.total_bytes, finished_rows=result.rows, quiet=quiet) as progress:
                     for texts in itertools.chain([first] if first else [], chunks):
@@ -146,7 +176,7 @@ class _Embedder:
         self,
         model: str,
         device: str,
-        precision: str,
+        precision: str | None,
         batch_tokens: int | None,
         layers: str,
         pooling: str | None,
@@ -177,6 +207,24 @@ class _Embedder:
             )  # (rows, width)
             rows = Rows(start=start, texts=texts, vectors=cast("np.ndarray", vectors))
         return rows, report.windowed
+
+
+class _OnRay:
+    """The same, from the workers of a cluster, which read the same file in the same chunks."""
+
+    def __init__(self, file: str, **options: Any) -> None:
+        from bertworks.ray import embed_file
+
+        self.chunks = embed_file(file, **options)
+
+    def rows(self, start: int, texts: list[str], progress: Progress) -> tuple[Rows, int]:
+        """The next chunk's results, which must be those of `texts`."""
+        from bertworks.data.writers import Rows
+
+        chunk = next(self.chunks, None)
+        if chunk is None or chunk.texts != texts:
+            raise DataError("the file changed while it was read")
+        return Rows(start=start, texts=texts, vectors=chunk.vectors), chunk.windowed
 
 
 def _report(result: ResumableOutput, seconds: float, *, json: bool, quiet: bool) -> None:

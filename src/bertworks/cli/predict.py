@@ -15,6 +15,7 @@ from bertworks.cli.common import (
     DeviceOption,
     EncodingOption,
     JsonOption,
+    PrecisionOption,
     QuietOption,
     StoppedError,
     ThreadsOption,
@@ -59,6 +60,7 @@ def predict(
     pair_column: PairColumnOption = None,
     option_columns: OptionColumnsOption = None,
     task: PredictedTaskOption = None,
+    precision: PrecisionOption = None,
     batch_tokens: BatchTokensOption = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Drop what an unfinished run left, and start again.")
@@ -92,7 +94,7 @@ def predict(
     from bertworks.infer.predict import Predictor
 
     prepare(seed=0, threads=threads)
-    predictor = Predictor(model, task=task, device=device, batch_tokens=batch_tokens)
+    predictor = Predictor(model, task=task, device=device, batch_tokens=batch_tokens, precision=precision)
     options = ReadOptions(
         text_column=text_column,
         pair_column=pair_column,
@@ -101,6 +103,7 @@ def predict(
         file_format=file_format,
         header=header,
         skip_bad_rows=skip_bad_rows,
+        remembered=predictor.columns,
         labelled=False,
     )
     with LabelledReader(file, predictor.task.name, options) as reader:
@@ -113,11 +116,16 @@ def predict(
 
 
 def _to_standard_output(predictor: Predictor, reader: LabelledReader, *, quiet: bool) -> None:
+    from bertworks.infer.predict import PredictReport
+
     number = 0
+    report = PredictReport()
     for chunk in _chunks(reader, (), quiet=quiet):
-        for record in _records(predictor, chunk):
+        for record in _records(predictor, chunk, report):
             print_json({"index": number, **record})
             number += 1
+    if report.cut:
+        print_note(_told_cut(report.cut), quiet=quiet)
     if number == 0:
         raise DataError("has no rows to predict", path=reader.notes.path)
 
@@ -130,6 +138,7 @@ def _to_file(
     from bertworks.infer.predict import PredictReport
 
     settings = {**reader.identity(), "model": model_identity(model), "task": predictor.task.name}
+    settings["precision"] = predictor.loaded.precision
     with ResumableOutput(output, "record", settings, restart=restart, resumable=reader.repeatable) as result:
         if result.resumed_rows:
             print_note(f"continuing after the {result.resumed_rows:,} rows of an earlier run", quiet=quiet)
@@ -140,7 +149,8 @@ def _to_file(
                     progress.begin_chunk(len(chunk), reader.bytes_read)
                     report = PredictReport()
                     records = _records(predictor, chunk, report, progress)
-                    result.append(Rows(start=result.rows, records=records), {"windowed": report.windowed})
+                    told = {"windowed": report.windowed, "cut": report.cut}
+                    result.append(Rows(start=result.rows, records=records), told)
                     progress.end_chunk()
             if not result.rows:
                 raise DataError("has no rows to predict", path=reader.notes.path)
@@ -149,6 +159,7 @@ def _to_file(
             raise StoppedError(result.kept()) from None
         seconds = time.monotonic() - started
         windowed = sum(notes["windowed"] for notes in result.notes)
+        cut = sum(notes.get("cut", 0) for notes in result.notes)
         if json:
             print_json(
                 {
@@ -157,6 +168,7 @@ def _to_file(
                     "rows": result.rows,
                     "skipped": reader.notes.skipped,
                     "windowed": windowed,
+                    "cut": cut,
                     "seconds": round(seconds, 3),
                     "resumed_rows": result.resumed_rows,
                 }
@@ -167,6 +179,12 @@ def _to_file(
         if windowed and not quiet:
             was = "row was" if windowed == 1 else "rows were"
             print_result(f"{windowed:,} {was} longer than the model's window, and read in several")
+        if cut and not quiet:
+            print_result(_told_cut(cut))
+
+
+def _told_cut(cut: int) -> str:
+    return f"{cut:,} {'row was' if cut == 1 else 'rows were'} longer than the model reads, and cut"
 
 
 def _chunks(reader: LabelledReader, done: Iterable[int], *, quiet: bool) -> Iterator[list[Example]]:
@@ -186,7 +204,7 @@ def _chunks(reader: LabelledReader, done: Iterable[int], *, quiet: bool) -> Iter
 def _records(
     predictor: Predictor,
     chunk: list[Example],
-    report: PredictReport | None = None,
+    report: PredictReport,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """What is written for each row: its place in the file, as in a finished run's `predictions.jsonl`, and the prediction."""

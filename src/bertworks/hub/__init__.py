@@ -9,6 +9,7 @@ sentence     pooling, normalisation and window of an embedding model
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from bertworks.hub.elmo import find_elmo, load_elmo, word_finder
 from bertworks.hub.files import model_directory
 from bertworks.hub.resolve import resolve
 from bertworks.hub.sentence import SentenceSettings, read_settings, remove_settings, write_settings
+from bertworks.hub.tensors import Integers
 from bertworks.models.elmo_config import BiLMConfig
 from bertworks.models.model import Model
 from bertworks.text.tokenizer import Tokenizer
@@ -79,17 +81,18 @@ def save(
     *,
     settings: SentenceSettings | None = None,
     dtype: torch.dtype | None = None,
+    tensors: Mapping[str, torch.Tensor | Integers] | None = None,
 ) -> None:
     """Write a Hugging Face directory; with `settings`, one that `sentence-transformers` opens as well.
 
-    The weights are written in `dtype`, or as they are.
+    The weights are written in `dtype`, or as they are; `tensors` are written in their stead (`save_model`).
     """
     path = Path(directory)
     tokenizer.save(path, model_max_length=_window(model, settings))
     remove_settings(path)  # those of an embedding model that was here before are not this one's
     if settings is not None:
         write_settings(path, settings, model.hidden_size)
-    save_model(model, path, dtype=dtype)  # last, because config.json is what makes a directory a model
+    save_model(model, path, dtype=dtype, tensors=tensors)  # last, because config.json is what makes a directory a model
 
 
 def _table_size(model: Model) -> int | None:

@@ -35,7 +35,7 @@ from bertworks.errors import CheckpointError, ConfigError, ModelError, did_you_m
 from bertworks.hub.families import FAMILIES, SEQ2SEQ_FAMILIES
 from bertworks.hub.files import first_few, listing, model_directory, read_object, write_json, writing
 from bertworks.hub.rules import Rule
-from bertworks.hub.tensors import SAFETENSORS, Tensors, read_tensors
+from bertworks.hub.tensors import INT8_SAFETENSORS, SAFETENSORS, Integers, Tensors, read_tensors
 from bertworks.models.config import ModelConfig
 from bertworks.models.model import Model
 from bertworks.models.rnn_seq2seq import RnnEncoderDecoder, RnnSeq2SeqConfig
@@ -251,11 +251,21 @@ def _fill(module: nn.Module, rules: Sequence[Rule], tensors: Tensors, dtype: tor
 # -- saving ------------------------------------------------------------------------------------------------------------
 
 
-def save_model(model: nn.Module, directory: str | Path, *, dtype: torch.dtype | None = None) -> None:
-    """Write `config.json` and `model.safetensors`, the weights in `dtype` (None = as they are)."""
+def save_model(
+    model: nn.Module,
+    directory: str | Path,
+    *,
+    dtype: torch.dtype | None = None,
+    tensors: Mapping[str, Tensor | Integers] | None = None,
+) -> None:
+    """Write `config.json` and `model.safetensors`, the weights in `dtype` (None = as they are).
+
+    tensors: what to write under each parameter's name instead of the model's own; with integers among them the file is
+             `int8.safetensors`
+    """
     path = Path(directory)
     config: Any = model.config
-    ours = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    ours = tensors or {name: parameter.detach() for name, parameter in model.named_parameters()}
     if getattr(config, "family", OWN) == OWN:
         hf = _own_config(config)
         rules = [Rule(name, name) for name in ours]
@@ -267,17 +277,21 @@ def save_model(model: nn.Module, directory: str | Path, *, dtype: torch.dtype | 
         hf = family.write_config(config)
         with Unfilled():
             rules = family.rules(config, config.family in SEQ2SEQ_FAMILIES or bool(config.heads))
-    tensors: dict[str, Tensor] = {}
+    theirs: dict[str, Tensor] = {}
     for rule in rules:
-        tensors |= rule.write(ours[rule.ours].to(device="cpu", dtype=dtype))
-    hf["dtype"] = _dtype_name(tensors)
+        value = ours[rule.ours]
+        theirs |= value.write(rule) if isinstance(value, Integers) else rule.write(value.to(device="cpu", dtype=dtype))
+    hf["dtype"] = _dtype_name({name: tensor for name, tensor in theirs.items() if tensor.is_floating_point()})
+    names = [SAFETENSORS, INT8_SAFETENSORS]
+    name, other = names[::-1] if any(isinstance(value, Integers) for value in ours.values()) else names
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        with replacing(path / SAFETENSORS) as temporary:
+        with replacing(path / name) as temporary:
             temporary.touch()
             mode = temporary.stat().st_mode  # safetensors makes files that nobody else may read
-            save_file(tensors, temporary, metadata={"format": "pt"})
+            save_file(theirs, temporary, metadata={"format": "pt"})
             temporary.chmod(mode)
+        (path / other).unlink(missing_ok=True)  # a model that was here before
     if hf["model_type"] in SEQ2SEQ_FAMILIES:
         write_json(path / GENERATION, SEQ2SEQ_FAMILIES[hf["model_type"]].generation(config))
     write_json(path / "config.json", hf)

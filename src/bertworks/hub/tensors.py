@@ -5,7 +5,9 @@ copy of the page, never the file), so opening a model costs the time and the mem
 `.bin` file is a pickle, which can hold any program; it is read by PyTorch's restricted unpickler, which knows tensors
 and nothing else.
 
-Left out: TensorFlow, Flax and ONNX weights, quantised formats, adapters.
+In our own int8 files a tensor is stored as integers beside its scales (`Integers`), and read as floats.
+
+Left out: TensorFlow, Flax and ONNX weights, other quantised formats, adapters.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,16 +25,45 @@ from torch import Tensor
 
 from bertworks.errors import CheckpointError
 from bertworks.hub.files import first_few, listing, model_directory, read_object, reading
+from bertworks.hub.rules import Rule
 
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
 BIN = "pytorch_model.bin"
 BIN_INDEX = "pytorch_model.bin.index.json"
-WEIGHT_FILES = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX)
+INT8_SAFETENSORS = "int8.safetensors"
+"""A name that no other program looks for: they would take the integers for the weights themselves."""
+WEIGHT_FILES = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX, INT8_SAFETENSORS)
 """What a directory may hold, in the order in which it is looked for."""
 
-DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
+DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I8": "int8",
+}
+SCALE = ".scale"
+"""What the scales of a tensor of integers are called: its own name with this behind."""
 AGAIN = "copy or download it again"
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A matrix as integers (O, K) int8 and a scale (O,) for each row."""
+
+    values: Tensor
+    scales: Tensor
+
+    def floats(self) -> Tensor:
+        return self.values.float() * self.scales[:, None]
+
+    def write(self, rule: Rule) -> dict[str, Tensor]:
+        """Both as `rule` spells the matrix; the scales stay a column, or a row where theirs is transposed."""
+        values, scales = rule.write(self.values), rule.write(self.scales[:, None])
+        return values | {name + SCALE: tensor for name, tensor in scales.items()}
 
 
 @dataclass(frozen=True)
@@ -121,7 +152,22 @@ def _open_safetensors(path: Path) -> dict[str, Entry]:
         entries[name] = Entry(
             path, tuple(header.get_shape()), DTYPES.get(dtype, dtype.lower()), partial(file.get_tensor, name)
         )
-    return entries
+    return _scaled(entries) if path.name == INT8_SAFETENSORS else entries
+
+
+def _scaled(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """Integers and their scales joined: each is read as floats."""
+
+    def floats(values: Entry, scales: Entry) -> Tensor:
+        return values.read().float() * scales.read()
+
+    joined = {name: entry for name, entry in entries.items() if not name.endswith(SCALE)}
+    for name, entry in joined.items():
+        if entry.dtype == "int8":
+            if name + SCALE not in entries:
+                raise CheckpointError(f"{entry.file} has no scales for {name}; {AGAIN}")
+            joined[name] = replace(entry, read=partial(floats, entry, entries[name + SCALE]))
+    return joined
 
 
 def _open_bin(path: Path, *, is_zip: bool) -> dict[str, Entry]:

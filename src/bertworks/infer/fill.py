@@ -80,11 +80,14 @@ class Cloze:
         logits = self._logits([ids], [places])[0]  # (M, V)
         probabilities = torch.softmax(logits, dim=-1)
         best, tokens = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)  # (M, K)
+        spelled = {token: self._spell(token) for token in set(tokens.flatten().tolist())}
+        pieces = text.split(self.mask_token)
         results = []
         for mask, (row, row_tokens) in enumerate(zip(best.tolist(), tokens.tolist(), strict=True)):
+            before, after = self.mask_token.join(pieces[: mask + 1]), self.mask_token.join(pieces[mask + 1 :])
             results.append(
                 [
-                    Candidate(self._spell(token), probability, token, self._put(text, {mask: token}))
+                    Candidate(spelled[token], probability, token, _joined(before, spelled[token]) + after)
                     for probability, token in zip(row, row_tokens, strict=True)
                 ]
             )
@@ -110,14 +113,11 @@ class Cloze:
                     grown[key] = max(grown.get(key, -np.inf), score + log)
             kept = sorted(grown.items(), key=lambda item: (-item[1], item[0]))[:width]
             hypotheses = dict(kept)
-        return [
-            JointCandidate(
-                tuple(self._spell(token) for _, token in filled),
-                float(np.exp(score)),
-                self._put(text, dict(filled)),
-            )
-            for filled, score in list(hypotheses.items())[:top_k]
-        ]
+        found = []
+        for filled, score in list(hypotheses.items())[:top_k]:
+            spelled = tuple(self._spell(token) for _, token in filled)  # in the order of the masks
+            found.append(JointCandidate(spelled, float(np.exp(score)), self._put(text, spelled)))
+        return found
 
     def score_targets(self, text: str, targets: Sequence[str]) -> list[TargetScore]:
         """Rank the given strings for the one mask in `text`; each is scored as a whole, however many tokens it has."""
@@ -202,13 +202,14 @@ class Cloze:
     def _spell(self, token: int) -> str:
         return self.runner.tokenizer.decode([token], skip_special=False).strip() or self.runner.tokenizer.token(token)
 
-    def _put(self, text: str, filled: dict[int, int]) -> str:
-        """The text with tokens in place of some masks; a continuation piece (##s) joins the word before it."""
-        pieces = text.split(self.mask_token)
-        result = pieces[0]
-        for mask, piece in enumerate(pieces[1:]):
-            spelled = self._spell(filled[mask]) if mask in filled else self.mask_token
-            if spelled.startswith("##"):
-                result, spelled = result.rstrip(), spelled[2:]
-            result += spelled + piece
+    def _put(self, text: str, spelled: Sequence[str]) -> str:
+        """The text with a token in place of each mask."""
+        result, *pieces = text.split(self.mask_token)
+        for token, piece in zip(spelled, pieces, strict=False):
+            result = _joined(result, token) + piece
         return result
+
+
+def _joined(before: str, token: str) -> str:
+    """A continuation piece (##s) joins the word before it."""
+    return before.rstrip() + token[2:] if token.startswith("##") else before + token

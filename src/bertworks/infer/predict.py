@@ -53,6 +53,8 @@ class PredictReport:
     rows: int = 0
     windowed: int = 0
     """Rows longer than the window, which were read piece by piece."""
+    cut: int = 0
+    """Rows of which a part was not read: long options, texts to compare, questions."""
 
 
 class Predictor:
@@ -72,14 +74,21 @@ class Predictor:
         window: int | None = None,
         device: str = "cpu",
         batch_tokens: int | None = None,
+        precision: str | None = None,
     ) -> None:
-        loaded = model if isinstance(model, LoadedModel) else load(model, device=device, batch_tokens=batch_tokens)
+        loaded = (
+            model
+            if isinstance(model, LoadedModel)
+            else load(model, device=device, batch_tokens=batch_tokens, precision=precision)
+        )
         saved = read_task(loaded.directory) if loaded.directory is not None else None
         self.loaded = loaded
         self.guessed = saved is None and (task is None or isinstance(task, str))
         """Whether only the head says what is predicted: the model was made elsewhere."""
         self.task: Task[Any, Any]
         self.task = _wanted(_task_of(loaded, saved), task) if task is None or isinstance(task, str) else task
+        self.columns = saved.columns if saved is not None else {}
+        """Which columns of the training file were read; for `ReadOptions.remembered`."""
         self.decision: Decision = decision if decision is not None else saved.decision if saved is not None else {}
         positions = loaded.model.num_positions
         self.window = min(window or (saved and saved.window) or loaded.window or positions, positions)
@@ -139,6 +148,7 @@ class Predictor:
         if report is not None:
             report.rows += len(examples)
             report.windowed += int((np.bincount(units.owners) > 1).sum())
+            report.cut += units.num_cut
         found: list[Prediction] = self.task.decode(examples, units, outputs, self.decision)
         # A rank is one among the rows that happen to be given together; a prediction must not depend on them.
         return [replace(one, rank=None) if isinstance(one, SimilarityPrediction) else one for one in found]
@@ -147,17 +157,7 @@ class Predictor:
         """Predictions of labelled examples and how good they are, by what was settled when the model was trained."""
         if not examples:
             raise UsageError("there are no examples to evaluate")
-        task = self.task
-        examples = _named(examples, task.labels) if self.guessed else examples
-        if self.guessed and isinstance(task, Answering):
-            some_without = any(isinstance(one, QuestionExample) and one.answers == () for one in examples)
-            task = replace(task, unanswerable=task.unanswerable or some_without)
-        if self.guessed and isinstance(task, Tagging):  # another's labels need not be whole (I-PER, but no B-PER)
-            found = recognise(_tags_of(examples))
-            if "plain" not in (found, task.scheme):  # nor written as the file's are
-                task = replace(task, scheme=found)
-        else:
-            task.check(examples)
+        task, examples = self.judged(examples)
         return evaluate_model(
             task,
             self.loaded.model,
@@ -169,14 +169,32 @@ class Predictor:
             progress=progress,
         )
 
+    def judged(self, examples: Sequence[Example]) -> tuple[Task[Any, Any], Sequence[Example]]:
+        """The task and the labels in the spelling that the two share; an error where a label cannot be judged."""
+        task = self.task
+        examples = _named(examples, task.labels) if self.guessed else examples
+        if self.guessed and isinstance(task, Answering):
+            some_without = any(isinstance(one, QuestionExample) and one.answers == () for one in examples)
+            task = replace(task, unanswerable=task.unanswerable or some_without)
+        if self.guessed and isinstance(task, Tagging):  # another's labels need not be whole (I-PER, but no B-PER)
+            found = recognise(_tags_of(examples))
+            if "plain" not in (found, task.scheme):  # nor written as the file's are
+                task = replace(task, scheme=found)
+        else:
+            task.check(examples)
+        return task, examples
+
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def save(self, directory: str | Path) -> None:
         """Write a model directory that `bertworks.load` and `transformers` open."""
         loaded, task = self.loaded, self.task
+        if loaded.precision != "fp32":
+            raise UsageError(f"this model is in {loaded.precision}; load it in fp32 to save it for other programs")
         settings = task.sentence_settings(self.window) if isinstance(task, Similarity) else None
         hub.save(loaded.model, loaded.tokenizer, Path(directory), settings=settings)
-        write_task(directory, SavedTask(task=self.task.settings(), decision=self.decision, window=self.window))
+        saved = SavedTask(task=self.task.settings(), decision=self.decision, window=self.window, columns=self.columns)
+        write_task(directory, saved)
 
 
 def chunks(rows: Iterable[RowT], *, rows_at_once: int, characters: int) -> Iterator[list[RowT]]:
@@ -203,7 +221,7 @@ def chunks(rows: Iterable[RowT], *, rows_at_once: int, characters: int) -> Itera
 def _task_of(loaded: LoadedModel, saved: SavedTask | None) -> Task[Any, Any]:
     """What the directory says, or what its head can mean."""
     if saved is not None:
-        return opened(tasks.from_settings(saved.task), device=str(loaded.device))
+        return opened(tasks.from_settings(saved.task), device=str(loaded.device), directory=loaded.directory)
     config = loaded.model.config
     for head in config.heads:
         if head.task == "classify":

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -41,12 +42,12 @@ def attend_explicit(
     flat = [states.flatten(0, 1) for states in (queries, keys, values)]  # each (n N, L, D)
     nothing = queries.new_empty(1, 1, 1)
     scores = torch.baddbmm(nothing, flat[0], flat[1].transpose(1, 2), beta=0, alpha=scale)  # (n N, Lq, Lk)
-    scores = scores.unflatten(0, (n, heads))
+    scores = scores.view(n, heads, *scores.shape[1:])
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     weights = torch.softmax(scores, dim=-1)  # (n, N, Lq, Lk)
     context = torch.bmm(drop(weights, dropout).flatten(0, 1), flat[2])
-    return context.unflatten(0, (n, heads)), weights
+    return context.view(n, heads, *context.shape[1:]), weights
 
 
 def attend_fused(
@@ -229,12 +230,11 @@ class MultiHeadAttention(nn.Module):
             keys, values = both.unbind(1)
             return queries, keys, values
         if rows is None:
-            queries, keys, values = self.qkv(x).unflatten(-1, (3, *heads)).unbind(1)
+            queries, keys, values = self.qkv(x).view(x.shape[0], 3, *heads).unbind(1)
             return queries, keys, values
         size = self.num_heads * self.head_size  # the first third of the matrix makes queries, the rest keys and values
-        weight, bias = self.qkv.weight, self.qkv.bias
-        queries = F.linear(rows.take(x), weight[:size], None if bias is None else bias[:size])
-        both = F.linear(x, weight[size:], None if bias is None else bias[size:])
+        queries = _columns(self.qkv, rows.take(x), 0, size)
+        both = _columns(self.qkv, x, size, 3 * size)
         keys, values = both.unflatten(-1, (2, *heads)).unbind(1)
         return queries.unflatten(-1, heads), keys, values
 
@@ -275,6 +275,14 @@ class MultiHeadAttention(nn.Module):
         return context.transpose(1, 2).reshape(-1, self.num_heads, self.head_size)
 
 
+def _columns(linear: Any, x: Tensor, start: int, stop: int) -> Tensor:
+    """Some outputs of a linear layer; one that is no matrix of floats (int8) has its own way."""
+    if not isinstance(linear, nn.Linear):
+        return linear.columns(x, start, stop)
+    bias = linear.bias
+    return F.linear(x, linear.weight[start:stop], None if bias is None else bias[start:stop])
+
+
 def _dense(flat: Tensor, places: Sequence[tuple[int, int, int]]) -> list[Tensor]:
     """The pieces of a flat (T, N, D) tensor at (start, count, length), in ascending order, each as (n, N, L, D).
 
@@ -292,6 +300,6 @@ def _dense(flat: Tensor, places: Sequence[tuple[int, int, int]]) -> list[Tensor]
         sizes.append(len(flat) - end)
     pieces = flat.split(sizes) if len(sizes) > 1 else [flat]
     return [
-        pieces[number].unflatten(0, (count, length)).transpose(1, 2)
+        pieces[number].view(count, length, *flat.shape[1:]).transpose(1, 2)
         for number, (_, count, length) in zip(wanted, places, strict=True)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,7 @@ from bertworks.data.corpus import documents as documents_module
 from bertworks.errors import DataError, UsageError
 from tests.data.corpus_helpers import contents, many, tokenizer_directory, write_documents
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]'")
 pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'ray[data]'")
-
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """A cluster of two workers on this machine, without a dashboard and without talk."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_DEDUP_LOGS", "0")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", str(ROOT / "src"))  # the workers' too
-        ray.init(
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-            object_store_memory=100 * 2**20,
-        )
-        yield
-        ray.shutdown()
 
 
 @pytest.fixture

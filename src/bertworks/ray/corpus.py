@@ -1,12 +1,9 @@
-"""Bertworks on a Ray cluster: the same work as on one machine, spread over many.
+"""The corpus build as a Ray Data job.
 
-`build_corpus` is the corpus build as a Ray Data job: every input is read and encoded by a task wherever there is a free
-core, the results come back in the order of the inputs, and this process writes the shards. They are the same bytes as
-those of a local build, and an unfinished build can be continued by either.
-
-Every machine must see the inputs and the output directory, where the tokenizer waits, under the same paths (a network
-file system, or one machine) and have Bertworks installed. A task takes a whole file, so give at least as many files as
-cores. Ray itself is not installed with Bertworks: `pip install 'bertworks[ray]'`.
+Every input is read and encoded by a task wherever there is a free core, the results come back in the order of the inputs,
+and this process writes the shards. They are the same bytes as those of a local build, and an unfinished build can be
+continued by either. A task takes a whole file, so give at least as many files as cores; the output directory, where the
+tokenizer waits, must be seen by every machine.
 """
 
 from __future__ import annotations
@@ -26,7 +23,8 @@ from bertworks.data.corpus.encode import EncodedBlock, Encoder
 from bertworks.data.corpus.layout import file_sha256
 from bertworks.data.corpus.options import CorpusOptions
 from bertworks.data.source import STANDARD_INPUT
-from bertworks.errors import BertworksError, DataError, UsageError
+from bertworks.errors import BertworksError, UsageError
+from bertworks.ray.cluster import connect, in_order, unless_error
 
 __all__ = ["RayEngine", "build_corpus"]
 
@@ -62,12 +60,7 @@ class RayEngine:
     """A Ray cluster as the place where a corpus is built."""
 
     def __init__(self) -> None:
-        try:
-            import ray.data
-        except ImportError as error:
-            raise UsageError(f"Ray Data is not installed ({error}); pip install 'bertworks[ray]'") from error
-        if not ray.is_initialized():
-            ray.init(include_dashboard=False)
+        connect()
 
     def facts(self, paths: Sequence[str]) -> list[InputFacts]:
         """Hash the inputs, one task each."""
@@ -77,7 +70,7 @@ class RayEngine:
             raise UsageError("standard input (-) cannot be read by a cluster; give files")
         task = ray.remote(_facts)
         rows = ray.get([task.remote(str(Path(path).absolute())) for path in paths])
-        facts = [InputFacts(**_unless_error(row)) for row in rows]
+        facts = [InputFacts(**unless_error(row)) for row in rows]
         for path, found in zip(paths, facts, strict=True):
             if found.size is None:
                 raise UsageError(f"{path} is a pipe, which a cluster cannot read; give files")
@@ -92,10 +85,7 @@ class RayEngine:
         absolute = [str(Path(path).absolute()) for path in paths]
         digest = "".join(file_sha256(path) for path in sorted(tokenizer.iterdir()))
         items = [{"file": number} for number in range(start.file, len(paths))]
-        context = ray.data.DataContext.get_current().copy()
-        context.execution_options.preserve_order = True
-        context.enable_progress_bars = False
-        with ray.data.DataContext.current(context):
+        with in_order():
             files: Any = ray.data.from_items(items, override_num_blocks=len(items))
             rows = files.map_batches(
                 _encode_file,
@@ -109,7 +99,7 @@ class RayEngine:
                 },
             )
             for row in rows.iter_rows():
-                yield _from_row(_unless_error(row))
+                yield _from_row(unless_error(row))
 
 
 # --- in the tasks; errors of the user's come back as rows, since Ray would wrap them in its own ---------------------
@@ -165,9 +155,3 @@ def _from_row(row: dict[str, Any]) -> EncodedBlock:
     arrays: dict[str, Any] = {name: np.frombuffer(row[name], kind) for name, kind in ARRAYS.items()}
     ids = np.frombuffer(row["ids"], f"<u{row['token_bytes']}")
     return EncodedBlock(ids=ids, digests=row["digests"], bytes_read=int(row["bytes_read"]), **arrays)
-
-
-def _unless_error(row: dict[str, Any]) -> dict[str, Any]:
-    if row.get("error"):
-        raise DataError(str(row["error"]))
-    return row
