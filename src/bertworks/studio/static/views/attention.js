@@ -1,0 +1,84 @@
+// Attention: the form, and the picture of what the model answered.
+
+import { field, fill, h, keepTyped, selectNamed } from "../lib/dom.js";
+import { latest } from "../lib/api.js";
+import { bestHeads, readWeights } from "../attention/weights.js";
+import { showPicture } from "../attention/panel.js";
+
+export const title = "Attention";
+export const hint = "Every head of every layer decides for each token how much it looks at the others. See who looks at whom.";
+
+// A text, a second one, and the question that it is known for: who looks at whom?
+const SAMPLES = [
+  { text: "The animal didn't cross the street because it was too tired", from: "it", to: ["animal", "street"] },
+  { text: "The animal didn't cross the street because it was too wide", from: "it", to: ["animal", "street"] },
+  { text: "The keys to the cabinet are on the table.", from: "are", to: ["keys", "cabinet"] },
+  { text: "The cat sat on the mat.", pair: "The dog slept on the rug.", from: "dog", to: ["cat"] },
+];
+
+/** What a picture is told of, and what is typed: kept apart, because a new text makes the old picture's settings void. */
+const PICTURE = { layer: null, heads: null, links: null, zoom: null, cell: null, filter: null, pick: null, parts: null };
+
+/** Open an example at the head that answers its question most clearly. */
+function answerQuestion(payload, weights, context) {
+  const sample = SAMPLES.find((one) => one.text === payload.text && (one.pair ?? null) === payload.pair);
+  const row = sample ? payload.rows.indexOf(sample.from) : -1;
+  if (row < 0 || payload.kind !== "self") return;
+  const [best] = bestHeads(weights, row, (column) => !sample.to.includes(payload.columns[column]), 1);
+  if (best) context.setState({ layer: best.layer + 1, heads: [best.head + 1], pick: `row-${row + 1}` }, { replace: true });
+}
+
+export function mount(root, context) {
+  const able = context.models.filter((model) => model.can.includes("attention") || model.can.includes("alignment"));
+  const ask = latest();
+  let shown = null;
+  const place = h("div", {});
+  if (!able.length) {
+    fill(root, h("p", { class: "notice" }, "None of the loaded models has attention. Start the studio with a Transformer, for example “bertworks studio minilm”."));
+    return undefined;
+  }
+  const model = selectNamed(able.map((one) => one.name), context.state.model, () => { labels(); run({ fresh: true }); });
+  const text = h("textarea", { rows: 2, value: context.state.text ?? SAMPLES[0].text, spellcheck: "false" });
+  const pair = h("input", { type: "text", value: context.state.pair ?? "", spellcheck: "false" });
+  keepTyped(context, { text, pair });
+  const pairField = field("Second text (optional)", pair, { wide: true });
+  const button = h("button", { type: "submit", class: "main" }, "Look");
+  const form = h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); run({ fresh: true }); } },
+    field("Text", text),
+    h("div", { class: "row" }, field("Model", model), pairField, button),
+    h("div", { class: "samples", role: "group", "aria-label": "Examples" }, SAMPLES.map((sample) =>
+      h("button", { type: "button", onclick: () => { text.value = sample.text; pair.value = sample.pair ?? ""; run({ fresh: true }); } },
+        sample.pair ? `${sample.text} / ${sample.pair}` : sample.text))));
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); }
+  });
+
+  function labels() {
+    const translates = able.find((one) => one.name === model.value)?.kind === "translation";
+    pairField.querySelector("label").textContent = translates ? "Its translation (left empty, the model writes it)" : "Second text (optional)";
+  }
+
+  async function run({ fresh }) {
+    const asked = { model: model.value, text: text.value, pair: pair.value || null };
+    context.setState(fresh ? { ...PICTURE, ...asked } : asked, { replace: !fresh });
+    place.classList.add("busy");
+    try {
+      const payload = await ask((signal) => context.api.post("/api/attention", asked, { signal }));
+      if (!payload) return;
+      const weights = await readWeights(payload);
+      if (!context.state.layer) answerQuestion(payload, weights, context);
+      shown?.unmount();
+      shown = showPicture(place, payload, weights, context);
+      pair.placeholder = payload.kind === "alignment" ? payload.pair : "";
+      const what = payload.kind === "alignment" ? `${payload.rows.length} words written for ${payload.columns.length} words read` : `${payload.rows.length} tokens`;
+      context.announce(`${what}, ${payload.layers} layers with ${payload.heads} ${payload.heads === 1 ? "head" : "heads"} each.`);
+    } finally {
+      place.classList.remove("busy");
+    }
+  }
+
+  fill(root, form, place);
+  labels();
+  run({ fresh: false });
+  return () => shown?.unmount();
+}
