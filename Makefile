@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format types bench docs clean
+.PHONY: help demo test test-slow lint format types bench results docs site dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ $(VENV)/bench.stamp: $(VENV)/dev.stamp
 	$(PIP) --editable '.[offline,fast,dev,bench]'
 	@touch $@
 
+$(VENV)/docs.stamp: $(VENV)/user.stamp
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 demo: $(VENV)/user.stamp  ## install and run the main job on the offline model
 	$(BIN)/bertworks demo --output demo-output --open
 
@@ -56,8 +60,17 @@ types: $(VENV)/dev.stamp  ## types
 bench: $(VENV)/bench.stamp  ## speed against the peers; writes benchmarks/results and docs/benchmarks
 	for name in embed tokenize train_tokenizer corpus pretrain vectors; do $(BIN)/python -m benchmarks.$$name --write-docs || exit 1; done
 
+results: $(VENV)/dev.stamp  ## write docs/results.md and its plots from the files in benchmarks/results
+	$(BIN)/python -m benchmarks.results_page
+
 docs: $(VENV)/dev.stamp  ## run every command and code block of the README and docs
 	$(BIN)/python -m pytest tests/test_docs.py
 
+site: $(VENV)/docs.stamp  ## the documentation as a site in site/, every link checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: $(VENV)/dev.stamp  ## wheel and source archive in dist/
+	$(BIN)/python -m build
+
 clean:  ## remove what make made
-	rm -rf $(VENV) demo-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo-output dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -185,4 +185,36 @@ DISTILL = Study(
         Variant("`modern` of the student's shape, from nothing", "modern", ("model.size=2x256x4",)),
     ),
 )
-STUDIES = {"modern": MODERN, "roberta": ROBERTA, "ernie": ERNIE, "recipes": RECIPES, "distill": DISTILL}
+SIZES = Study(
+    "quality against model size",
+    "The recipe `modern` in the sizes of the published small BERTs and one below, with the same batches, learning rate and "
+    "text: a larger model learns more from each token. Give `--tokens`, so that all see the same text; in equal time a small "
+    "model sees more of it.",
+    tuple(
+        Variant(f"{name}, {size}", "modern", (*SMALL, f"model.size={size}"), "en-8k")
+        for name, size in (
+            ("nano", "2x64x2"),
+            ("tiny", "2x128x2"),
+            ("mini", "4x256x4"),
+            ("small", "4x512x8"),
+        )
+    ),
+)
+DEPTH = Study(
+    "depth against width",
+    "Shapes with the same number of weights in their layers (layers × width² is the same); the table of embeddings is as wide "
+    "as the layers and so is larger in the shallow models. Give `--tokens`, so that all see the same text.",
+    tuple(
+        Variant(f"{layers} layers of {width}", "modern", (*SMALL, f"model.size={layers}x{width}x{heads}"), "en-8k")
+        for layers, width, heads in ((2, 512, 8), (8, 256, 4), (32, 128, 2))
+    ),
+)
+STUDIES = {
+    "modern": MODERN,
+    "roberta": ROBERTA,
+    "ernie": ERNIE,
+    "recipes": RECIPES,
+    "distill": DISTILL,
+    "sizes": SIZES,
+    "depth": DEPTH,
+}

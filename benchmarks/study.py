@@ -1,7 +1,7 @@
 """Studies: the same pretraining with one choice changed at a time, at an equal budget, compared on the same held-out text.
 
     python -m benchmarks.study modern --seconds 180 --seeds 2 [--size 4x256x4] [--write-docs]
-    python -m benchmarks.study roberta | ernie | recipes …
+    python -m benchmarks.study roberta | ernie | recipes | sizes | depth …
     python -m benchmarks.study distill --teacher DIR …
 
 A study is a table of variants: a recipe and the settings that differ. Every run gets the same time (`--seconds`, which it
@@ -199,9 +199,10 @@ def render(report: dict[str, Any]) -> str:
     counts = {len(entries) for entries in runs.values()}
     seeds = " or ".join(str(count) for count in sorted(counts))
     budget = f"{report['tokens']:,} tokens" if report["tokens"] else f"{report['seconds']:.0f} seconds"
+    size = "" if report["study"] in ("sizes", "depth") else f" size {report['size']},"
     conditions = (
-        f"{budget} a run, {seeds} seed{'' if counts == {1} else 's'} (mean, and the range in brackets), size "
-        f"{report['size']}, {machine['threads']} thread{'s' if machine['threads'] > 1 else ''} of {machine['processor']}."
+        f"{budget} a run, {seeds} seed{'' if counts == {1} else 's'} (mean, and the range in brackets),{size} "
+        f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''} of {machine['processor']}."
     )
     return "\n".join(
         [

@@ -2,7 +2,7 @@
 
 One process imports everything and then waits. The command `bertworks` of a test is a few lines that hand their arguments,
 folder, environment and open files to it; it forks, and the copy is the command. It has not begun any thread by then, so
-that a copy is as good as a new process.
+that a copy is as good as a new process. A signal to stop is passed on, so that a server can be ended as usual.
 
     python -m tests.command_server SOCKET
 """
@@ -20,12 +20,15 @@ import traceback
 from pathlib import Path
 
 CLIENT = """#!{python} -SE
-import array, json, os, socket, sys
+import array, json, os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 said = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
 server.sendmsg([len(said).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
 server.sendall(said)
+copy = int.from_bytes(server.recv(4), "big")
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: os.kill(copy, number))
 code = server.recv(1)
 sys.exit(code[0] if code else "the command ended without a word")
 """
@@ -72,6 +75,7 @@ def become(connection: socket.socket) -> None:
             files.frombytes(data)
         said = connection.makefile("rb").read(int.from_bytes(length, "big"))
         arguments, folder, environment = json.loads(said)
+        connection.sendall(os.getpid().to_bytes(4, "big"))
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)

@@ -34,7 +34,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "finetune": ("train", "infer", "tasks", "hub", "data", "page"),
     "translate": ("train", "infer", "objectives", "tasks", "hub", "data", "page"),
     "serve": ("infer",),
-    "studio": ("serve", "infer"),
+    "studio": ("serve", "infer", "train"),
     "sklearn": ("finetune", "train", "infer"),
     "ray": ("infer",),
     "cli": ("train", "finetune", "translate", "vectors", "infer", "serve", "studio", "sklearn", "ray"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import distill, equal_time, finetune, harness, judge, pretrain, studies, study
+from benchmarks import distill, equal_time, finetune, harness, judge, pretrain, quality, studies, study
 from benchmarks.process import Engine
 
 from bertworks import hub
@@ -279,6 +279,9 @@ def test_finetune(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert asked[-2:] == [(finetune.THEIRS, "sst2", 1), (finetune.OURS, "sst2", 1)]
     page = page_of("finetune", root, capsys)
     assert "| SST-2, 3 epochs | accuracy | 55.0% (50.0%–60.0%) | 55.0% (50.0%–60.0%) | 2.50 (2.50–2.50) |" in page
+    count = len(asked)
+    finetune.main([*given, "1", "sst2", "--threads", "2"])  # which are other times
+    assert len(asked) == count + 2
 
 
 def test_both_sides_of_finetune_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,3 +292,25 @@ def test_both_sides_of_finetune_train(tmp_path: Path, monkeypatch: pytest.Monkey
         output.mkdir()
         assert train(prepared, 0, output)["seconds"] > 0
         assert 0 <= finetune.judge(prepared, output)["accuracy"] <= 1
+
+
+def test_numbers_of_the_trainer_are_not_scaled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finetune, "MODEL", str(small.write_model(tmp_path / "model")))
+    (tmp_path / "a.csv").write_text("text,score\n" + "".join(f"the mill {n},{100 + n}\n" for n in range(6)))
+    numbers = dataclasses.replace(finetune.SETS["stsb"], train="a.csv", dev="a.csv", epochs=1)
+    prepared = finetune.Prepared(numbers, tmp_path, None)
+    assert prepared.task.center > 100
+    (tmp_path / "out").mkdir()
+    finetune.train_theirs(prepared, 0, tmp_path / "out")
+    assert (prepared.task.center, prepared.task.scale) == (0.0, 1.0)
+
+
+def test_quality_asks_for_figures_that_there_are() -> None:
+    figures = {"accuracy": 0.9, "f1_macro": 0.8, "mcc": 0.7}
+    metrics = {"metric": "accuracy", "metrics": figures, "baseline": {}, "examples": {"train": 2, "dev": 1}}
+    entry = {"command": "bertworks …", "metrics": {**metrics, "seconds": 60, "seeds": [0]}}
+    report = {"command": "…", "rows": {"trec": entry}}
+    assert "accuracy 0.900, f1_macro 0.800" in quality.render(report)
+    del figures["f1_macro"]
+    with pytest.raises(SystemExit, match="trec has no figure f1_macro"):
+        quality.render(report)

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 from benchmarks import decode
 from benchmarks.embed import (
+    compare_pairs,
     compare_vectors,
     encoder_flops,
+    judge,
     make_engines,
     parse,
     read_long,
+    read_pairs,
     read_short,
     startup_programs,
 )
@@ -267,3 +270,44 @@ def test_decoding_is_compared_on_equal_terms(tmp_path: Path) -> None:
         decode.read_pairs(tmp_path, 3)
     options = decode.parse(["--rows", "7", "--workloads", "beam"])
     assert (options.rows, options.workloads) == (7, ["beam"])
+
+
+def test_quality_stands_beside_speed(tmp_path: Path) -> None:
+    (tmp_path / "glue" / "STS-B").mkdir(parents=True)
+    with pytest.raises(SystemExit, match=r"dev\.tsv does not exist"):
+        read_pairs(tmp_path / "nowhere", 1)
+    rows = ["\t".join([*"1234567", f"first {score}", f"second {score}", str(score)]) for score in (0.5, 5.0, 2.5)]
+    (tmp_path / "glue" / "STS-B" / "dev.tsv").write_text("\n".join(["header", *rows]) + "\n")
+    texts, scores = read_pairs(tmp_path, 2)
+    assert (texts, scores) == (["first 0.5", "second 0.5", "first 5.0", "second 5.0"], [0.5, 5.0])
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    assert compare_pairs(scores)([vectors], [vectors])["spearman"] == pytest.approx(100.0)
+
+    def row(speed: float, cosine: float, spearman: float | None = None) -> dict[str, Any]:
+        check = {"worst_cosine": cosine} | ({} if spearman is None else {"spearman": spearman})
+        return {"per_second": {"median": speed}, "check": check}
+
+    pairs = {
+        "sentence-transformers": row(10, 1.0, 86.0),
+        "bertworks-int8": row(30, 0.99, 85.9),
+        "onnxruntime-int8": row(20, 0.99, 85.8),
+        "onnxruntime-int8-signed": row(40, 0.99, 85.9),
+        "ctranslate2-int8": row(40, 0.99, 85.4),
+        "openvino-int8": {"error": "not installed"},
+    }
+    short = {name: row(10 * number, 0.97 if name.endswith("signed") else 0.985) for number, name in enumerate(pairs)}
+    report = {
+        "workloads": {
+            "pairs": {"title": "Pairs", "baseline": "sentence-transformers", "engines": pairs},
+            "short": {"title": "Short", "engines": short},
+        }
+    }
+    said = judge(report)
+    assert "is passed by bertworks-int8, onnxruntime-int8." in said
+    told = "0.75 times as quick as onnxruntime-int8-signed, the quickest int8 peer, which does not pass, and 1.50 times"
+    assert f"Pairs: bertworks-int8 is {told} as quick as onnxruntime-int8, the quickest that does." in said
+    assert "and 0.50 times as quick as onnxruntime-int8, the quickest that does." in said
+    del pairs["onnxruntime-int8"], short["onnxruntime-int8"]
+    assert "none of the peers passes." in judge(report)
+    assert short["ctranslate2-int8"]["check"]["spearman"] == 85.4
+    assert (short["ctranslate2-int8"]["passes_gate"], short["onnxruntime-int8-signed"]["passes_gate"]) == (False, False)

@@ -185,7 +185,15 @@ def bring(name: str, folder: Path) -> bool:
     return source.is_file()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+LONG = ("finetuning.md",)
+"""Documents whose commands take minutes: run by `make docs` and `make test-slow`."""
+
+
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(path, marks=pytest.mark.slow if path.name in LONG else ()) for path in DOCUMENTS],
+    ids=lambda path: path.name,
+)
 def test_blocks_run(document: Path, runner: Runner, minilm_directory: Path, weights_minidata: Path) -> None:
     # Where a document speaks of this directory, it stands for a masked language model that the reader has downloaded.
     shutil.copytree(weights_minidata, runner.folder / "albert-tiny-chinese")

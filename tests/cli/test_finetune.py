@@ -58,6 +58,21 @@ def test_what_it_says(files: dict[str, Path], tmp_path: Path, capsys: pytest.Cap
     assert "finished already" in out
 
 
+def test_columns_are_remembered(files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = "".join(f"{text},nothing at all,{label}\n" for text, label in rows(40))
+    (tmp_path / "train.csv").write_text(f"title,text,kind\n{table}", encoding="utf-8")
+    chosen = ["--train", tmp_path / "train.csv", "--text-column", "title", "--label-column", "kind"]
+    settings = [*SETTINGS, "--model", files["model"], "--track", "none"]
+    code, _, err = run(capsys, "finetune", "classify", *chosen, *settings, "-o", tmp_path / "run", "-q")
+    assert code == 0, err
+    code, _, err = run(capsys, "predict", tmp_path / "run", tmp_path / "train.csv", "-o", tmp_path / "out.jsonl")
+    assert code == 0, err
+    assert "text = title" in err
+    code, _, err = run(capsys, "evaluate", tmp_path / "run", "--data", tmp_path / "train.csv")
+    assert code == 0, err
+    assert "text = title, label = kind" in err
+
+
 def test_json_and_quiet(files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *given(files, tmp_path / "a"), "--json")
     assert (code, err) == (0, "")

@@ -72,7 +72,9 @@ def test_two_shards_equal_one_process(alone, tmp_path):
     agree(alone, run(tmp_path, 2, ema=0.9, sharded=True, measure=True, gradient_checkpointing=True))
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb", "muon"])
+@pytest.mark.parametrize(
+    "optimizer", ["adamw", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lamb", "muon"))]
+)
 def test_begun_alone_and_continued_in_shards(optimizer, tmp_path):
     """A checkpoint does not know how many processes wrote it."""
     whole = run(tmp_path / "whole", 1, optimizer=optimizer)
@@ -81,12 +83,13 @@ def test_begun_alone_and_continued_in_shards(optimizer, tmp_path):
     agree((whole[0][2:], whole[1]), (reports, weights))
 
 
-@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_processes_with_nothing_to_do_do_not_block(sharded, tmp_path):
     reports, _ = run(tmp_path, 2, uneven=True, ema=0.9, sharded=sharded)
     assert [report["step"] for report in reports] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_bf16_in_shards(tmp_path):
     reports, _ = run(tmp_path, 2, sharded=True, double=False, precision="bf16")
     alone, _ = run(tmp_path / "alone", 1, double=False)

@@ -15,12 +15,14 @@ import typer
 
 import bertworks
 from bertworks.cli import (
+    attend,
     convert,
     corpus,
     demo,
     distill,
     embed,
     evaluate,
+    export,
     fill,
     finetune,
     generate,
@@ -28,6 +30,10 @@ from bertworks.cli import (
     predict,
     pretrain,
     probe,
+    quantize,
+    search,
+    serve,
+    studio,
     tokenizer,
     translate,
     vectors,
@@ -50,16 +56,22 @@ app.command("demo")(demo.demo)
 app.command("embed")(embed.embed)
 app.command("fill")(fill.fill)
 app.command("generate")(generate.generate)
+app.command("attend")(attend.attend)
+app.command("studio")(studio.studio)
 app.command("pretrain")(pretrain.pretrain)
 app.command("distill")(distill.distill)
 app.command("finetune")(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("serve")(serve.serve)
+app.command("quantize")(quantize.quantize)
 app.command("info")(info.info)
 app.command("convert")(convert.convert)
+app.command("export")(export.export)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(probe.app, name="probe")
+app.add_typer(search.app, name="search")
 app.add_typer(translate.app, name="translate")
 app.add_typer(vectors.app, name="vectors")
 

@@ -1,0 +1,101 @@
+"""Which layer? The table of `bertworks probe layers` on CoNLL-2003 for one or several models, kept as JSON.
+
+    python -m benchmarks.layers minilm bertworks-en=DIR [--options "--seeds 3"] [--write-docs]
+
+A model that is in the JSON file already is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import describe_machine
+from benchmarks.options import ROOT, add_places, command_line, say
+from benchmarks.report import table, write_json
+from benchmarks.study import run
+
+CACHE = ROOT / "benchmarks" / ".cache" / "layers"
+
+
+def probed(model: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The `probe.json` of a model, and how the command was typed."""
+    from bertworks.cli.main import main as bertworks
+
+    folder = options.data / "conll2003"
+    output = CACHE / Path(model).name
+    files = ["--train", str(folder / "train.conll"), "--dev", str(folder / "dev.conll")]
+    more = ["--model", model, *shlex.split(options.options)]
+    run(bertworks, ["probe", "layers", *files, *more, "-o", str(output), "--overwrite", "-q"])
+    typed = (
+        f"bertworks probe layers --train DATA/conll2003/train.conll --dev DATA/conll2003/dev.conll {shlex.join(more)}"
+    )
+    result: dict[str, Any] = json.loads((output / "probe.json").read_text(encoding="utf-8"))
+    return {"command": typed, **result}
+
+
+def figures(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """{layers: {tagger: F1}}, as the study ordered them."""
+    found: dict[str, dict[str, float]] = {}
+    for row in entry["rows"]:
+        found.setdefault(row["layers"], {})[row["tagger"]] = row[entry["metric"]]
+    return found
+
+
+def taggers(entry: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(row["tagger"] for row in entry["rows"]))
+
+
+def render(report: Mapping[str, Any]) -> str:
+    parts = [
+        "# Benchmark: which layer?\n",
+        f"Written by `{report['command']}` on {report['machine']['date'][:10]}; do not edit by hand.\n",
+        "CoNLL-2003, F1 on the development file; the encoder is frozen, a tagger reads its layers.\n",
+    ]
+    for name, entry in report["models"].items():
+        found, columns = figures(entry), taggers(entry)
+        titles = {row["layers"]: row["title"] for row in entry["rows"]}
+        rows = [
+            [title, *(f"{found[layers][tagger]:.1%}" if tagger in found[layers] else "" for tagger in columns)]
+            for layers, title in titles.items()
+        ]
+        parts += [f"## {name}\n", f"`{entry['command']}`\n", table(["layers", *columns], rows) + "\n"]
+    return "\n".join(parts)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description="Which layer?")
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="an alias, a directory or a Hub id; NAME=MODEL names it"
+    )
+    parser.add_argument("--options", default="", metavar="TEXT", help='for `probe layers`, e.g. "--seeds 3"')
+    add_places(parser, "layers")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    report: dict[str, Any] = {"benchmark": "layers", "models": {}}
+    if options.output.exists():
+        report = json.loads(options.output.read_text(encoding="utf-8"))
+    report["command"] = command_line("layers", arguments)
+    report["machine"] = describe_machine(2, ["bertworks", "torch"])
+    for given in options.models:
+        name, _, model = given.rpartition("=")
+        name = name or Path(model).name
+        if name not in report["models"]:
+            say(name)
+            report["models"][name] = probed(model, options)
+            write_json(report, options.output)
+    if options.write_docs:
+        (ROOT / "docs" / "benchmarks" / "layers.md").write_text(render(report), encoding="utf-8")
+    print(render(report))
+
+
+if __name__ == "__main__":
+    main()
