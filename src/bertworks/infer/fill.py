@@ -80,7 +80,7 @@ class Cloze:
         logits = self._logits([ids], [places])[0]  # (M, V)
         probabilities = torch.softmax(logits, dim=-1)
         best, tokens = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)  # (M, K)
-        spelled = {token: self._spell(token) for token in set(tokens.flatten().tolist())}
+        spelled = {token: self.spell(token) for token in set(tokens.flatten().tolist())}
         pieces = text.split(self.mask_token)
         results = []
         for mask, (row, row_tokens) in enumerate(zip(best.tolist(), tokens.tolist(), strict=True)):
@@ -115,7 +115,7 @@ class Cloze:
             hypotheses = dict(kept)
         found = []
         for filled, score in list(hypotheses.items())[:top_k]:
-            spelled = tuple(self._spell(token) for _, token in filled)  # in the order of the masks
+            spelled = tuple(self.spell(token) for _, token in filled)  # in the order of the masks
             found.append(JointCandidate(spelled, float(np.exp(score)), self._put(text, spelled)))
         return found
 
@@ -199,7 +199,8 @@ class Cloze:
             results.update(zip(chosen.tolist(), pieces, strict=True))
         return [results[index] for index in range(len(sequences))]
 
-    def _spell(self, token: int) -> str:
+    def spell(self, token: int) -> str:
+        """As candidates are told: without the marks that byte-level tokens have for a space."""
         return self.runner.tokenizer.decode([token], skip_special=False).strip() or self.runner.tokenizer.token(token)
 
     def _put(self, text: str, spelled: Sequence[str]) -> str:

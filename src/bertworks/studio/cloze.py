@@ -90,26 +90,21 @@ def _by_layer(loaded: LoadedModel, text: str, originals: list[str]) -> dict[str,
         if isinstance(body, Transformer) and body.final_norm is not None and layer < runner.model.num_layers:
             state = body.final_norm(state)
         shares = torch.softmax(runner.model.apply_head("mlm", state, rows.layout).float(), dim=-1).cpu()  # (masks, V)
-        found.append([_best(tokenizer, share, word) for share, word in zip(shares, words, strict=True)])
-    return {"layers": found, "originals": [None if word is None else _spelled(tokenizer, word) for word in words]}
+        found.append([_best(cloze, share, word) for share, word in zip(shares, words, strict=True)])
+    return {"layers": found, "originals": [None if word is None else cloze.spell(word) for word in words]}
 
 
-def _best(tokenizer: Tokenizer, share: Tensor, word: int | None) -> dict[str, Any]:
+def _best(cloze: Cloze, share: Tensor, word: int | None) -> dict[str, Any]:
     best, tokens = share.topk(min(LAYER_TOP_K, len(share)))
     entry: dict[str, Any] = {
         "best": [
-            {"token": _spelled(tokenizer, token), "probability": probability, "was": token == word}
+            {"token": cloze.spell(token), "probability": probability, "was": token == word}
             for probability, token in zip(best.tolist(), tokens.tolist(), strict=True)
         ]
     }
     if word is not None:
         entry["original"] = {"probability": float(share[word]), "rank": int((share > share[word]).sum()) + 1}
     return entry
-
-
-def _spelled(tokenizer: Tokenizer, token: int) -> str:
-    """As `fill` spells its candidates: without the marks that byte-level tokens have for a space."""
-    return tokenizer.decode([token], skip_special=False).strip() or tokenizer.token(token)
 
 
 def _single_tokens(tokenizer: Tokenizer, pieces: list[str], originals: list[str]) -> list[int | None]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from bertworks.config import resolve
 from bertworks.data.pretraining.masking import MaskingConfig
@@ -30,6 +30,7 @@ DISTILL_RECIPE, CONTINUE_RECIPE, ULMFIT_RECIPE = "distill", "continue", "ulmfit"
 """What `bertworks distill` and `bertworks pretrain --from` follow where nothing else is said; the last with a recurrent
 language model."""
 SUFFIX = ".toml"
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,11 +161,24 @@ class Recipe:
 
 def load_recipe(name: str | Path = DEFAULT_RECIPE, settings: tuple[str, ...] = ()) -> Recipe:
     """A recipe of `RECIPES` or a TOML file, with each `section.key=value` of `settings` applied."""
+    unlisted = (DISTILL_RECIPE, CONTINUE_RECIPE, ULMFIT_RECIPE)
+    return open_recipe(Recipe, "bertworks.train", name, settings, RECIPES, unlisted)
+
+
+def open_recipe(
+    kind: type[R],
+    package: str,
+    name: str | Path,
+    settings: tuple[str, ...],
+    listed: tuple[str, ...],
+    unlisted: tuple[str, ...] = (),
+) -> R:
+    """The recipe `name` of a package's folder `recipes`, or a TOML file, as a `kind`; only `listed` names are told to users."""
     text = str(name)
-    if text in (*RECIPES, DISTILL_RECIPE, CONTINUE_RECIPE, ULMFIT_RECIPE):
-        with as_file(files("bertworks.train").joinpath("recipes", text + SUFFIX)) as path:
-            return resolve(Recipe, path, settings)
+    if text in (*listed, *unlisted):
+        with as_file(files(package).joinpath("recipes", text + SUFFIX)) as path:
+            return resolve(kind, path, settings)
     if text.endswith(SUFFIX) or Path(text).is_file():
-        return resolve(Recipe, Path(text), settings)
-    hint = did_you_mean(text, RECIPES)
-    raise UsageError(f"unknown recipe {text!r}{hint}; allowed: {', '.join(RECIPES)}, or the path of a .toml file")
+        return resolve(kind, Path(text), settings)
+    hint = did_you_mean(text, listed)
+    raise UsageError(f"unknown recipe {text!r}{hint}; allowed: {', '.join(listed)}, or the path of a .toml file")

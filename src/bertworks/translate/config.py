@@ -14,17 +14,15 @@ what it follows and where it departs. The resolved recipe of every run lies in i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Literal
 
-from bertworks.config import resolve
-from bertworks.errors import ConfigError, UsageError, did_you_mean
+from bertworks.errors import ConfigError
 from bertworks.train.config import EvaluationConfig, TrainConfig, at_least, between, positive
+from bertworks.train.recipes import open_recipe
 
 RECIPES = ("transformer", "rnn-attention")
 DEFAULT_RECIPE = "transformer"
-SUFFIX = ".toml"
 
 Positions = Literal["sinusoidal", "learned", "relative", "rotary"]
 
@@ -177,11 +175,4 @@ class TranslationConfig:
 
 def load_recipe(name: str | Path = DEFAULT_RECIPE, settings: tuple[str, ...] = ()) -> TranslationConfig:
     """A recipe of `RECIPES` or a TOML file, with each `section.key=value` of `settings` applied."""
-    text = str(name)
-    if text in RECIPES:
-        with as_file(files("bertworks.translate").joinpath("recipes", text + SUFFIX)) as path:
-            return resolve(TranslationConfig, path, settings)
-    if text.endswith(SUFFIX) or Path(text).is_file():
-        return resolve(TranslationConfig, Path(text), settings)
-    hint = did_you_mean(text, RECIPES)
-    raise UsageError(f"unknown recipe {text!r}{hint}; allowed: {', '.join(RECIPES)}, or the path of a .toml file")
+    return open_recipe(TranslationConfig, "bertworks.translate", name, settings, RECIPES)
