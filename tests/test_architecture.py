@@ -19,9 +19,10 @@ BELOW: dict[str, tuple[str, ...]] = {
     "errors": (),
     "atomic": ("errors",),
     "workers": ("errors",),
+    "compiled": (),
     "config": ("errors",),
     "page": (),
-    "text": ("config", "atomic", "workers"),
+    "text": ("config", "atomic", "workers", "compiled"),
     "nn": ("errors",),
     "data": ("text",),
     "vectors": ("data", "page"),
@@ -29,7 +30,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "hub": ("models", "text"),
     "objectives": ("models", "data", "text"),
     "tasks": ("objectives", "hub", "models", "data", "text"),
-    "train": ("objectives", "tasks", "hub", "page"),
+    "train": ("objectives", "tasks", "hub", "vectors", "page"),
     "infer": ("hub", "models", "tasks", "vectors", "text"),
     "finetune": ("train", "infer", "tasks", "hub", "data", "page"),
     "translate": ("train", "infer", "objectives", "tasks", "hub", "data", "page"),
@@ -39,7 +40,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "ray": ("infer",),
     "cli": ("train", "finetune", "translate", "vectors", "infer", "serve", "studio", "sklearn", "ray"),
 }
-WITHOUT_TORCH = ("errors", "atomic", "workers", "config", "page", "text", "data", "vectors", "cli")
+WITHOUT_TORCH = ("errors", "atomic", "workers", "compiled", "config", "page", "text", "data", "vectors", "cli")
 NEVER = ("transformers", "sentence_transformers", "gensim")
 MAX_LINES = 600
 

@@ -38,7 +38,10 @@ class StandIn:
         progress(len(texts), len(texts))
         return np.array([[len(text), ord(text[0]) if text else 0, 1] for text in texts], dtype=np.float32)
 
-    def embed_words(self, texts: Sequence[str], *, layers: str, report: EmbedReport) -> list[list[TokenVector]]:
+    def embed_words(
+        self, texts: Sequence[str], *, layers: str, report: EmbedReport, progress: Any
+    ) -> list[list[TokenVector]]:
+        progress(len(texts), len(texts))
         return [[TokenVector(word, 0, len(word), np.ones(4, np.float32)) for word in text.split()] for text in texts]
 
     embed_tokens = embed_words

@@ -46,7 +46,7 @@ def test_what_it_says(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     code, out, err = run(capsys, *given)
     assert code == 0
     labels = [line.split()[0] for line in out.splitlines()]
-    assert labels[:6] == ["model", "corpus", "speed", "training", "baseline", "expected"]
+    assert labels[:7] == ["model", "corpus", "vectors", "speed", "training", "baseline", "expected"]
     assert "modernbert 2x24x3" in out
     assert "3 steps" in out
     assert "held-out text: loss" in out
@@ -251,7 +251,7 @@ def test_stopped_while_a_resumed_run_loads(
         raise StoppedError("here")
 
     monkeypatch.setattr(runs, "assemble", assemble)
-    monkeypatch.setattr(runs, "train", stopped)
+    monkeypatch.setattr("bertworks.train.course.train", stopped)
     assert run(capsys, *new)[0] == 130
     before = contents(output)
     monkeypatch.setattr(runs, "assemble", interrupted)

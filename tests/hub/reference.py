@@ -133,7 +133,7 @@ def save(model: Model, directory: Path) -> None:
     family = FAMILIES[model.config.family]
     state = model.state_dict()
     tensors: dict[str, Tensor] = {}
-    for rule in family.rules(model.config, bool(model.config.heads)):
+    for rule in family.rules(family.stored(model.config), bool(model.config.heads)):
         tensors.update(rule.write(state[rule.ours].clone()))
     directory.mkdir(parents=True, exist_ok=True)
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})

@@ -14,6 +14,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from bertworks.hub.checkpoint import save_model
 from bertworks.hub.families import FAMILIES
 from bertworks.models.model import Model
 from bertworks.nn.cache import KeyValueCache
@@ -220,10 +221,25 @@ def test_new_heads_open_in_transformers(family: str, tmp_path: Path) -> None:
     save(model, tmp_path)
     model_class = transformers.AutoModelForSequenceClassification
     reference, report = model_class.from_pretrained(tmp_path, output_loading_info=True)
-    assert not {name for names in report.values() for name in names if "pooler" not in name}
+    assert not {name for names in report.values() for name in names}
     packed, padded = make_texts(model.config)
     assert_close(model.eval().logits(packed, "classify"), reference.eval()(**padded).logits)
     assert reference.config.id2label == {0: "a", 1: "b", 2: "c"}
+
+
+WITH_POOLER = ("bert", "ernie", "roberta", "albert", "mpnet")
+
+
+@pytest.mark.parametrize("family", WITH_POOLER)
+@pytest.mark.parametrize("task", ["mlm", "classify", "choice", "tag", "qa"])
+def test_a_pooler_is_written_where_their_class_has_one(family: str, task: Any, tmp_path: Path) -> None:
+    model = convert(make_reference(family, "Model"))
+    assert model.pooler is not None
+    model.set_heads([FAMILIES[family].head(model.config, task, 3 if task in ("classify", "tag") else None)])
+    save_model(model, tmp_path)
+    model_class = getattr(transformers, json.loads((tmp_path / "config.json").read_text())["architectures"][0])
+    _, report = model_class.from_pretrained(tmp_path, output_loading_info=True)
+    assert not {name for names in report.values() for name in names}
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])

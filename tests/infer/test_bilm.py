@@ -92,6 +92,15 @@ def test_words_of_a_text(elmo: LoadedBiLM, strings: LoadedBiLM) -> None:
     assert [(word.start, word.end) for word in given] == [(0, 4), (0, 4), (0, 1)]
 
 
+def test_words_tell_how_far_they_are(elmo: LoadedBiLM, strings: LoadedBiLM) -> None:
+    for loaded in (elmo, strings):
+        for embed in (loaded.embed, loaded.embed_words, loaded.embed_tokens):
+            told: list[tuple[int, int]] = []
+            embed(TEXTS, progress=lambda done, total, told=told: told.append((done, total)))
+            done, total = told[-1]
+            assert done == total >= len(TEXTS) - 1  # an empty text may have no piece
+
+
 def test_one_vector_per_text(elmo: LoadedBiLM, strings: LoadedBiLM) -> None:
     for loaded in (elmo, strings):
         words = [np.stack([word.vector for word in row]) for row in loaded.embed_words([TEXTS[0], TEXTS[3]])]

@@ -108,6 +108,24 @@ def test_long_texts_run_in_windows(minilm):
     assert [word.text for word in words] == long.split()
 
 
+def test_every_kind_of_vector_tells_how_far_it_is(minilm):
+    texts = ["river stone " * 40] * 40  # more than one batch
+    plain = [text.split() for text in texts]
+    calls = {
+        "texts": lambda told: minilm.embed(texts, progress=told),
+        "rows": lambda told: minilm.embed(texts, pooling="none", progress=told),
+        "tokens": lambda told: minilm.embed_tokens(texts, progress=told),
+        "words": lambda told: minilm.embed_words(texts, progress=told),
+        "own words": lambda told: minilm.embed_words(plain, progress=told),
+    }
+    for name, call in calls.items():
+        told: list[tuple[int, int]] = []
+        call(lambda done, total, told=told: told.append((done, total)))
+        assert len(told) > 1, name
+        assert told == sorted(told), name
+        assert told[-1] == (40, 40), name
+
+
 def test_odd_texts_are_legal(minilm):
     vectors = minilm.embed(["", "w" * 1_000_000, "\ud800 lone surrogate", "\x00\u200d", "🏳️‍🌈"])
     assert np.isfinite(vectors).all()

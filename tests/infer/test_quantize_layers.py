@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from bertworks.errors import ModelError
-from bertworks.infer import quantize_kernels, quantize_layers
+from bertworks.infer import quantize_layers
 from bertworks.infer.quantize_layers import (
     WEIGHT_LIMIT,
     Int8FeedForward,
@@ -156,16 +154,6 @@ def test_without_the_fast_product(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Int8Linear.of(exact)
     assert not slow.fast
     torch.testing.assert_close(slow(x), fast(x), rtol=1e-5, atol=1e-5)
-
-
-def test_loops_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def njit(*, cache: bool = False, **options: object) -> Any:
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: function
-
-    monkeypatch.setattr(quantize_kernels, "njit", njit)
-    assert quantize_kernels.compiled(len)([1, 2]) == 2
 
 
 def test_an_operator_of_another_form_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

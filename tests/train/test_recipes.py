@@ -10,7 +10,7 @@ import pytest
 
 from bertworks.config import from_dict, to_dict, to_toml
 from bertworks.errors import ConfigError, UsageError
-from bertworks.hub.families import FAMILIES
+from bertworks.hub.families import FAMILIES, new_head
 from bertworks.models.model import Model
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.architecture import (
@@ -137,10 +137,22 @@ def test_new_models_can_be_written(family: str) -> None:
     assert (body.num_hidden_layers, body.layer.hidden_size, body.layer.num_attention_heads) == (3, 24, 2)
     assert body.positions.max_position_embeddings == 40
     assert body.embeddings.vocab_size == tokenizer.vocab_size
-    assert body.layer.hidden_dropout_prob == 0.05
+    layer = body.layer
+    assert layer.attention_dropout_prob == 0.05
+    if family == "modernbert":  # its sites are others
+        sites = (body.embeddings.dropout_prob, layer.attention_output_dropout_prob, layer.feed_forward_dropout_prob)
+        assert (sites, layer.hidden_dropout_prob) == ((0.05, 0.05, 0.05), 0.0)
+    else:
+        assert (layer.hidden_dropout_prob, layer.feed_forward_dropout_prob) == (0.05, 0.0)
     assert body.embedding_size == (10 if family in ("albert", "electra") else 24)
     assert len(Model(config).body.blocks) == (1 if family == "albert" else 3)
     FAMILIES[family].write_config(config)  # an error where it could not be written
+
+
+def test_a_new_modernbert_is_fine_tuned_on_the_mean_of_its_tokens() -> None:
+    config = new_config(ModelSection(family="modernbert", size="3x24x2"), Tokenizer(tiny.bert()), ("mlm",))
+    assert FAMILIES["modernbert"].write_config(config)["classifier_pooling"] == "mean"
+    assert new_head(config, "classify", 2).reads == "mean"
 
 
 def test_electras_generator() -> None:

@@ -10,7 +10,7 @@ import json
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,25 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
     )
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and values in two columns."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print_result(f"{name.replace('_', ' '):<{width}}  {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {_shown(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value) or "none"
+    return str(value)
 
 
 def print_json(value: Any) -> None:

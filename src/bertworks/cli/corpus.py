@@ -21,7 +21,7 @@ from bertworks.cli.common import (
     tell_odd_files,
     tokenizer_directory,
 )
-from bertworks.cli.console import StageProgress, duration, print_json, print_note, print_result
+from bertworks.cli.console import StageProgress, duration, print_facts, print_json, print_note, print_result
 from bertworks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -214,9 +214,7 @@ def info(
         return
     shown = {name: value for name, value in facts.items() if name not in ("inputs", "samples", "options")}
     shown |= {"options": {name: value for name, value in facts["options"].items() if value is not None}}
-    width = max(map(len, shown))
-    for name, value in shown.items():
-        print_result(f"{name.replace('_', ' '):<{width}}  {_shown(value)}")
+    print_facts(shown)
     print_result("inputs")
     for entry in facts["inputs"]:
         size = "" if entry["size"] is None else f"  {entry['size']:,} bytes  sha256 {entry['sha256'][:16]}…"
@@ -262,13 +260,3 @@ def describe(corpus: Corpus, samples: int) -> dict[str, Any]:
             for index in chosen
         ],
     }
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, dict):
-        return ", ".join(f"{name.replace('_', ' ')} {_shown(item)}" for name, item in value.items())
-    return str(value)

@@ -195,7 +195,8 @@ class _Embedder:
         report = EmbedReport()
         if self.pooling in ("none", "words"):
             per_piece = self.model.embed_words if self.pooling == "words" else self.model.embed_tokens
-            rows = Rows(start=start, texts=texts, pieces=per_piece(texts, layers=self.layers, report=report))
+            pieces = per_piece(texts, layers=self.layers, report=report, progress=progress.within_chunk)
+            rows = Rows(start=start, texts=texts, pieces=pieces)
         else:
             vectors = self.model.embed(
                 texts,

@@ -33,7 +33,7 @@ from bertworks.cli.labelled import (
     PredictedTaskOption,
     SkipBadRowsOption,
     TextColumnOption,
-    columns,
+    read_options,
 )
 
 if TYPE_CHECKING:
@@ -81,24 +81,23 @@ def evaluate(
       bertworks evaluate sentiment --data test.tsv
       bertworks evaluate ner --data test.conll --json
     """
-    from bertworks.data.labelled.options import ReadOptions
     from bertworks.data.labelled.read import read
     from bertworks.infer.predict import Predictor
 
     prepare(seed=0, threads=threads)
     predictor = Predictor(model, task=task, device=device, batch_tokens=batch_tokens)
-    options = ReadOptions(
+    options = read_options(
         text_column=text_column,
         pair_column=pair_column,
         label_column=label_column,
-        option_columns=columns(option_columns),
-        first_option=first_option,
-        remembered=predictor.columns,
+        option_columns=option_columns,
+        label_separator=label_separator,
         encoding=encoding,
         file_format=file_format,
         header=header,
         skip_bad_rows=skip_bad_rows,
-        multi_label=label_separator or predictor.multi_label,
+        first_option=first_option,
+        predictor=predictor,
     )
     found = read(data, predictor.task.name, options)
     for sentence in found.understood:

@@ -17,7 +17,7 @@ from bertworks.cli.labelled import (
     OptionColumnsOption,
     PairColumnOption,
     TextColumnOption,
-    columns,
+    read_options,
 )
 from bertworks.errors import UsageError
 
@@ -90,21 +90,20 @@ def export(
     if not onnx:
         raise UsageError("say what to export to: add --onnx")
     check_new_directory(output, overwrite)
-    from bertworks.data.labelled.options import ReadOptions
     from bertworks.infer.export import export_onnx
 
     prepare(seed=0, threads=threads)
     if int8 and data is None:
         print_note("note: without --data nobody knows what int8 costs", quiet=quiet)
-    reading = ReadOptions(
+    reading = read_options(
         text_column=text_column,
         pair_column=pair_column,
         label_column=label_column,
-        option_columns=columns(option_columns),
+        option_columns=option_columns,
+        label_separator=label_separator,
         encoding=encoding,
         file_format=file_format,
         header=header,
-        multi_label=label_separator or False,
     )
     report = export_onnx(
         model,

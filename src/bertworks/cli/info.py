@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertworks.cli.common import JsonOption
-from bertworks.cli.console import print_json, print_note, print_result
+from bertworks.cli.console import print_facts, print_json, print_note
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +35,7 @@ def info(
     if json:
         print_json({**facts, "problem": problem})
         return
-    width = max(len(name) for name in facts)
-    for name, value in facts.items():
-        print_result(f"{name.replace('_', ' '):<{width}}  {_shown(value)}")
+    print_facts(facts)
     if problem:
         print_note(f"warning: {problem}")
 
@@ -156,15 +154,3 @@ def _stack(config: Any) -> dict[str, Any]:
         "positions": positions,
         "max_positions": body.positions.max_position_embeddings,
     }
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value) or "none"
-    return str(value)

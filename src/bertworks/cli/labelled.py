@@ -1,10 +1,15 @@
-"""How the commands about labelled files are told to read one: options that `finetune`, `evaluate` and `predict` share."""
+"""How the commands about labelled files are told to read one: options that several commands share, and what they say
+together."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from bertworks.data.labelled.options import ReadOptions
+    from bertworks.infer.predict import Predictor
 
 TextColumnOption = Annotated[
     str | None,
@@ -66,3 +71,36 @@ BatchTokensOption = Annotated[
 def columns(text: str | None) -> tuple[str, ...]:
     """`a,b,c` as names."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def read_options(
+    *,
+    text_column: str | None,
+    pair_column: str | None,
+    label_column: str | None,
+    option_columns: str | None,
+    label_separator: str | None,
+    encoding: str,
+    file_format: str | None,
+    header: bool | None,
+    skip_bad_rows: bool = False,
+    first_option: int | None = None,
+    predictor: Predictor | None = None,
+) -> ReadOptions:
+    """What the options of a command say about a file to measure a model on; what they leave open the `predictor` knows,
+    from the file that its model was trained on."""
+    from bertworks.data.labelled.options import ReadOptions
+
+    return ReadOptions(
+        text_column=text_column,
+        pair_column=pair_column,
+        label_column=label_column,
+        option_columns=columns(option_columns),
+        first_option=first_option,
+        encoding=encoding,
+        file_format=file_format,
+        header=header,
+        skip_bad_rows=skip_bad_rows,
+        remembered={} if predictor is None else predictor.columns,
+        multi_label=label_separator or (predictor is not None and predictor.multi_label),
+    )

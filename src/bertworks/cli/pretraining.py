@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -115,6 +114,8 @@ def _tell_plan(event: Planned, *, quiet: bool) -> None:
     plan = event.plan
     print_result(f"model      {event.model}, {short(plan.parameters)} parameters")
     print_result(f"corpus     {event.corpus}")
+    if event.recipe.run is not None and event.recipe.run.vector_tokens:
+        print_result(f"vectors    the first ones from skip-gram over {event.recipe.run.vector_tokens:,} tokens")
     if plan.tokens_per_second is not None and plan.seconds is not None:
         rate = plan.flops_per_second or 0.0
         print_result(f"speed      {plan.tokens_per_second:,.0f} tokens/s, {rate / 1e9:,.1f} GFLOP/s (measured)")
@@ -126,9 +127,4 @@ def _tell_plan(event: Planned, *, quiet: bool) -> None:
         print_result(f"baseline   guessing by word frequency alone: {in_words(event.baseline)} on held-out text")
     if event.teacher:
         print_result(f"teacher    {in_words(event.teacher)} on held-out text")
-    if plan.first_step:
-        print_result(f"resumed    after step {plan.first_step:,}")
-    if plan.seconds is not None:
-        end = time.strftime("%H:%M", time.localtime(time.time() + plan.seconds))
-        left = " left" if plan.first_step else ""
-        print_result(f"expected   {duration(plan.seconds)}{left}, done at about {end}")
+    training.tell_end(plan)

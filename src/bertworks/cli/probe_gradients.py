@@ -50,7 +50,7 @@ def gradients(
     from bertworks.errors import DataError, OutputError
     from bertworks.page import document, section, table
     from bertworks.train import reach
-    from bertworks.train.assemble import check_same_vocabulary
+    from bertworks.train.start import check_same_vocabulary
 
     opened = Corpus.open(corpus)
     tokenizer = opened.tokenizer()

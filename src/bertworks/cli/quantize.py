@@ -28,7 +28,7 @@ from bertworks.cli.labelled import (
     PredictedTaskOption,
     SkipBadRowsOption,
     TextColumnOption,
-    columns,
+    read_options,
 )
 
 if TYPE_CHECKING:
@@ -100,24 +100,23 @@ def quantize(
       bertworks predict sentiment-int8 reviews.csv -o labels.jsonl
     """
     check_new_directory(output, overwrite)
-    from bertworks.data.labelled.options import ReadOptions
     from bertworks.data.labelled.read import read
     from bertworks.infer.predict import Predictor
     from bertworks.infer.quantize_gate import quantize_measured
 
     prepare(seed=0, threads=threads)
     predictor = Predictor(model, task=task, batch_tokens=batch_tokens, precision="fp32")
-    options = ReadOptions(
+    options = read_options(
         text_column=text_column,
         pair_column=pair_column,
         label_column=label_column,
-        option_columns=columns(option_columns),
-        remembered=predictor.columns,
+        option_columns=option_columns,
+        label_separator=label_separator,
         encoding=encoding,
         file_format=file_format,
         header=header,
         skip_bad_rows=skip_bad_rows,
-        multi_label=label_separator or predictor.multi_label,
+        predictor=predictor,
     )
     found = read(data, predictor.task.name, options)
     for sentence in found.understood:

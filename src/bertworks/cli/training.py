@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from bertworks.cli.common import StoppedError
-from bertworks.cli.console import StageProgress, print_note
+from bertworks.cli.console import StageProgress, duration, print_note, print_result
 
 if TYPE_CHECKING:
     from bertworks.train.events import Stepped
+    from bertworks.train.plan import Plan
 
 MEASURING, TRAINING = "measuring", "training"
 
@@ -100,6 +102,16 @@ class TrainingProgress(StageProgress):
 
     def _share(self, step: int, steps: int) -> float:
         return (self._part + step / max(steps, 1)) / self._parts
+
+
+def tell_end(plan: Plan) -> None:
+    """Where a run goes on, and when it will be done, as far as that is known."""
+    if plan.first_step:
+        print_result(f"resumed    after step {plan.first_step:,}")
+    if plan.seconds is not None:
+        end = time.strftime("%H:%M", time.localtime(time.time() + plan.seconds))
+        left = " left" if plan.first_step else ""
+        print_result(f"expected   {duration(plan.seconds)}{left}, done at about {end}")
 
 
 def follow(

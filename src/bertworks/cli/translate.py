@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -185,12 +184,7 @@ def _tell_plan(event: Planned) -> None:
         rate = plan.flops_per_second or 0.0
         print_result(f"speed      {plan.tokens_per_second:,.0f} tokens/s, {rate / 1e9:,.1f} GFLOP/s (measured)")
     print_result(f"training   {steps(plan.steps)} of {plan.batch_tokens:,.0f} tokens, {plan.epochs:.2f} epochs")
-    if plan.first_step:
-        print_result(f"resumed    after step {plan.first_step:,}")
-    if plan.seconds is not None:
-        end = time.strftime("%H:%M", time.localtime(time.time() + plan.seconds))
-        left = " left" if plan.first_step else ""
-        print_result(f"expected   {duration(plan.seconds)}{left}, done at about {end}")
+    training.tell_end(plan)
 
 
 def _tell_result(result: Finished, *, json: bool) -> None:

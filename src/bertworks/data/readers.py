@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from bertworks.data.source import Source
+from bertworks.data.source import Source, SourceReader
 from bertworks.data.tables import TEXT_COLUMN, SeparatedValues, Table, open_table
 from bertworks.errors import DataError
 
@@ -21,7 +20,7 @@ CHUNK_CHARACTERS = 65_536  # some seconds of work for a small model on a CPU: wh
 USUAL_COLUMNS = (TEXT_COLUMN, "sentence")  # what a text column is mostly called, in this order
 
 
-class TextReader:
+class TextReader(SourceReader):
     """The texts of one file.
 
     `path` is a file or `-`; `text_column` is needed only where a table has several columns of text and none is called
@@ -60,21 +59,6 @@ class TextReader:
         """What messages call the input."""
         return self._source.name
 
-    @property
-    def total_bytes(self) -> int | None:
-        """The size of the input as stored (compressed, where it is); None for standard input."""
-        return self._source.total_bytes
-
-    @property
-    def bytes_read(self) -> int | None:
-        """How far the input has been read, on the scale of `total_bytes`; None for standard input."""
-        return self._source.bytes_read
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether a later run can read the same texts again: not from a pipe."""
-        return self._source.repeatable
-
     def identity(self) -> dict[str, Any]:
         """What tells whether a later run reads the same texts: path, size, time of change, column, encoding."""
         return dict(self._identity)
@@ -98,18 +82,6 @@ class TextReader:
         """Yield the texts from number `skip` on."""
         for place, record in self._table.records([self.text_column], skip=skip):
             yield checked_text(record[self.text_column], self.text_column, self.name, place)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
-
-    def __enter__(self) -> TextReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class TextFiles:

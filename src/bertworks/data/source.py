@@ -18,7 +18,8 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from types import TracebackType
+from typing import IO, Any, Self, cast
 
 from bertworks.errors import DataError, UsageError
 
@@ -135,6 +136,39 @@ class Source:
         """Close the file; standard input is not ours to close."""
         if self.path is not None:
             self._raw.close()
+
+
+class SourceReader:
+    """What reads one source: how far it is, whether it can be read again, and its closing."""
+
+    _source: Source
+
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of the input as stored (compressed, where it is); None for standard input."""
+        return self._source.total_bytes
+
+    @property
+    def bytes_read(self) -> int | None:
+        """How far the input has been read, on the scale of `total_bytes`; None for standard input."""
+        return self._source.bytes_read
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a later run can read the same again: not from a pipe."""
+        return self._source.repeatable
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def compression_of(path: Path) -> str:

@@ -24,12 +24,12 @@ from bertworks.data.labelled.examples import (
     SimilarityExample,
     TaggedExample,
 )
-from bertworks.errors import OutputError
 from bertworks.finetune.card import model_card
 from bertworks.finetune.report import Predict, report
 from bertworks.finetune.result import Result
 from bertworks.finetune.seeds import CANDIDATE, Kept, save_model
 from bertworks.finetune.words import VECTORS
+from bertworks.hub.files import writing
 from bertworks.infer.saved import SavedTask, write_task
 from bertworks.tasks.run import predict_examples
 from bertworks.train.directory import CARD, CHECKPOINTS, METRICS, REPORT
@@ -54,13 +54,11 @@ def finish(result: Result, kept: Kept, output: Path, *, window: int, columns: Ma
 
 def write_texts(result: Result, output: Path, predict: Predict | None = None) -> None:
     """Predictions, report, card and figures: everything but the model, which `predict` asks."""
-    try:
+    with writing(output):
         write_text(output / PREDICTIONS, "".join(prediction_lines(result)))
         write_text(output / REPORT, report(result, predict))
         write_text(output / CARD, model_card(result))
         write_text(output / METRICS, json.dumps(result.as_json(), indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise OutputError(f"cannot write to {output}: {error.strerror or error}") from error
 
 
 def prediction_lines(result: Result) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bertworks.infer.embed import EmbedReport, embed_tokens
+from bertworks.infer.embed import embed_tokens
 from bertworks.infer.layers import LayerChoice
 from bertworks.infer.loaded import LoadedModel
 from bertworks.infer.word_sources import per_word
@@ -64,7 +64,7 @@ def write_states(
     before = len(model.runner.prefix)
     done = 0
     for chunk in _chunks(model.tokenizer.encode_words_batch(sentences, special=False), layers * width * 4):
-        arrays = embed_tokens(model.runner, chunk, layers=every, report=EmbedReport())
+        arrays = embed_tokens(model.runner, chunk, layers=every)
         for encoding, rows in zip(chunk, arrays, strict=True):
             found = per_word(
                 encoding, rows[before : before + len(encoding)], first=words == "first"

@@ -260,6 +260,8 @@ def save_model(
 ) -> None:
     """Write `config.json` and `model.safetensors`, the weights in `dtype` (None = as they are).
 
+    A pooler that none of the heads reads is left out, as `transformers` has no place for it in the class of such heads.
+
     tensors: what to write under each parameter's name instead of the model's own; with integers among them the file is
              `int8.safetensors`
     """
@@ -276,7 +278,10 @@ def save_model(
         family = known[config.family]
         hf = family.write_config(config)
         with Unfilled():
-            rules = family.rules(config, config.family in SEQ2SEQ_FAMILIES or bool(config.heads))
+            if config.family in SEQ2SEQ_FAMILIES:
+                rules = family.rules(config, True)
+            else:
+                rules = family.rules(family.stored(config), bool(config.heads))
     theirs: dict[str, Tensor] = {}
     for rule in rules:
         value = ours[rule.ours]

@@ -40,6 +40,7 @@ SIZE_KEYS = (
     Key("n_embd", "layer.hidden_size", 768),
     Key("n_layer", "num_hidden_layers", 12),
     Key("n_head", "layer.num_attention_heads", 12),
+    Key("embd_pdrop", "embeddings.dropout_prob", 0.1),
     Key("resid_pdrop", "layer.hidden_dropout_prob", 0.1),
     Key("attn_pdrop", "layer.attention_dropout_prob", 0.1),
     Key("layer_norm_epsilon", "layer.norm_eps", 1e-5),
@@ -62,8 +63,9 @@ def read_gpt(rest: dict[str, Any], fields: Fields) -> None:
 
 
 def write_embedding_dropout(out: dict[str, Any], fields: Fields) -> None:
-    """The embeddings have their own dropout there, and the stack's here; a source's value is kept."""
-    out.setdefault("embd_pdrop", fields["layer.hidden_dropout_prob"])
+    """None is "as in the layers" here, and must be said there."""
+    if out["embd_pdrop"] is None:
+        out["embd_pdrop"] = fields["layer.hidden_dropout_prob"]
 
 
 def write_gpt2(out: dict[str, Any], fields: Fields) -> None:

@@ -49,6 +49,9 @@ def read_modernbert(rest: dict[str, Any], fields: Fields) -> None:
     fields["positions.theta"] = thetas[0]
     fields["positions.local_theta"] = None if thetas[0] == thetas[1] else thetas[1]
 
+    # `attention_dropout` is that of the weights and of the output; what the feed-forward network adds is not dropped.
+    fields["layer.attention_output_dropout_prob"] = fields["layer.attention_dropout_prob"]
+
     if bool(rest.pop("mlp_bias", False)) != fields["layer.bias"]:
         raise CheckpointError("config.json has different attention_bias and mlp_bias; only equal ones can be run here")
 
@@ -58,6 +61,8 @@ def write_modernbert(out: dict[str, Any], fields: Fields) -> None:
     every, window, theta = fields["global_every"], fields["local_window"], fields["positions.theta"]
     local_theta = fields["positions.local_theta"] or theta
     out["mlp_bias"] = fields["layer.bias"]
+    if out["embedding_dropout"] is None:  # "as in the layers"
+        out["embedding_dropout"] = fields["layer.hidden_dropout_prob"]
     out["local_attention"] = 128 if window is None else 2 * window
     out["global_attn_every_n_layers"] = every
     out["layer_types"] = layer_types(fields["num_hidden_layers"], every)
@@ -103,11 +108,13 @@ MODERNBERT = Family(
         Key("norm_bias", "layer.norm_bias", False),
         Key("attention_bias", "layer.bias", False),
         Key("attention_dropout", "layer.attention_dropout_prob", 0.0),
-        Key("embedding_dropout", "layer.hidden_dropout_prob", 0.0),
+        Key("embedding_dropout", "embeddings.dropout_prob", 0.0),
+        Key("mlp_dropout", "layer.feed_forward_dropout_prob", 0.0),
     ),
     fixed={
         "positions.absolute": "none",
         "positions.relative": "rotary",
+        "layer.hidden_dropout_prob": 0.0,
         "layer.gated": True,
         "layer.pre_norm": True,
         "skip_first_norm": True,

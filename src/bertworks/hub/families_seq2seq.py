@@ -21,6 +21,7 @@ KEYS = (
     Key("activation_function", "layer.hidden_act", "gelu"),
     Key("dropout", "layer.hidden_dropout_prob", 0.1),
     Key("attention_dropout", "layer.attention_dropout_prob", 0.0),
+    Key("activation_dropout", "layer.feed_forward_dropout_prob", 0.0),
     Key("init_std", "initializer_range", 0.02),
     Key("scale_embedding", "embeddings.scale", False),
     Key("vocab_size", "embeddings.vocab_size", 50265),

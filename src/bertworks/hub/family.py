@@ -123,6 +123,12 @@ class Family:
         """The module."""
         return Model(config)
 
+    def stored(self, config: ModelConfig) -> ModelConfig:
+        """What a file holds of a model: their classes have a pooler where a head reads it, and where there is no head."""
+        if config.heads and not any(head.reads == "pooled" for head in config.heads):
+            return replace(config, pooler_act=None)
+        return config
+
     def spelling(self, name: str) -> str:
         """Today's spelling of a name."""
         for pattern, replacement in self.renamed:

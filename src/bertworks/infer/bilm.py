@@ -164,12 +164,13 @@ class LoadedBiLM(LoadedModel):
         *,
         layers: str | int = "last",
         report: EmbedReport | None = None,
+        progress: Progress | None = None,
     ) -> list[list[TokenVector]]:
         """Every word of every text with its offsets and its vector; a text is a string, or a list of your own words."""
         texts = [texts] if isinstance(texts, str) else texts
         found = [self._find_words(text) if isinstance(text, str) else _whole(text) for text in texts]
         readings, spellings = self._of_texts(texts, found)
-        arrays = self._combined(readings, spellings, self._layers(layers), report, None)
+        arrays = self._combined(readings, spellings, self._layers(layers), report, progress)
         results = []
         for text, places, rows in zip(texts, found, arrays, strict=True):
             surfaces = [text[start:end] for start, end in places] if isinstance(text, str) else list(text)
@@ -182,10 +183,15 @@ class LoadedBiLM(LoadedModel):
         return results
 
     def embed_tokens(
-        self, texts: Sequence[str], *, layers: str | int = "last", report: EmbedReport | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        layers: str | int = "last",
+        report: EmbedReport | None = None,
+        progress: Progress | None = None,
     ) -> list[list[TokenVector]]:
         """The same as `embed_words`: what a token of such a model is is its own business."""
-        return self.embed_words(strings(texts), layers=layers, report=report)
+        return self.embed_words(strings(texts), layers=layers, report=report, progress=progress)
 
     # -- words --------------------------------------------------------------------------------------------------------
 

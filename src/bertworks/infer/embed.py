@@ -145,7 +145,12 @@ def _join_pieces(vectors: np.ndarray, pieces: Pieces, pooling: str) -> np.ndarra
 
 
 def embed_tokens(
-    runner: Runner, encodings: Sequence[Encoding], *, layers: LayerChoice, report: EmbedReport
+    runner: Runner,
+    encodings: Sequence[Encoding],
+    *,
+    layers: LayerChoice,
+    report: EmbedReport | None = None,
+    progress: Progress | None = None,
 ) -> list[np.ndarray]:
     """For texts encoded without special tokens: each one's token vectors, (prefix + tokens + suffix, W) float32."""
     room = runner.room
@@ -160,7 +165,8 @@ def embed_tokens(
             kept.append((window.keep_start - window.start, window.keep_stop - window.start))
     ids = np.concatenate([encoding.ids for encoding in encodings]) if encodings else np.zeros(0, dtype=np.int32)
     pieces = Pieces(ids, np.array(owner, int), np.array(starts, int), np.array(lengths, int), len(encodings))
-    _count(report, pieces, np.diff(offsets))
+    if report is not None:
+        _count(report, pieces, np.diff(offsets))
 
     around = len(runner.prefix) + len(runner.suffix)
     outputs: list[np.ndarray] = [np.zeros(0, dtype=np.float32)] * len(owner)
@@ -171,8 +177,9 @@ def embed_tokens(
         for piece, start, length in zip(chosen, batch.layout.starts, batch.layout.lengths, strict=True):
             outputs[piece] = flat[start : start + length]
 
-    for _ in over_batches(embed_batch, pieces.length + around, budget=runner.batch_tokens, device=runner.device):
-        pass
+    for done in over_batches(embed_batch, pieces.length + around, budget=runner.batch_tokens, device=runner.device):
+        if progress is not None:
+            progress(done, len(pieces.length))
 
     width = layers.width(runner.model.hidden_size)
     results: list[list[np.ndarray]] = [[] for _ in encodings]

@@ -196,7 +196,10 @@ def _use(about: Mapping[str, Any]) -> str:
 
 
 def _int8(measured: Mapping[str, Any] | None) -> str:
-    text = "Activations are rounded on one scale for the whole batch: a result may differ a little from batch to batch."
+    text = (
+        "Each token's activations are divided by the largest of them, then those of the whole batch are rounded on one "
+        "scale: a result may differ a little from batch to batch."
+    )
     if measured is None:
         return f"{text} What 8 bits cost was not measured."
     found = []

@@ -141,7 +141,7 @@ class LoadedModel:
         report = report if report is not None else EmbedReport()
         if pooling == "none":
             encodings = self.tokenizer.encode_batch(items, special=False)
-            ragged = embed_tokens(self.runner, encodings, layers=selected, report=report)
+            ragged = embed_tokens(self.runner, encodings, layers=selected, report=report, progress=progress)
             ragged = [normalize_rows(rows) for rows in ragged] if normalize else ragged
             return ragged[0] if single else ragged
         vectors = embed_texts(
@@ -160,14 +160,17 @@ class LoadedModel:
         return vectors[0] if single else vectors
 
     def embed_tokens(
-        self, texts: Sequence[str], *, layers: str | int = "last", report: EmbedReport | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        layers: str | int = "last",
+        report: EmbedReport | None = None,
+        progress: Progress | None = None,
     ) -> list[list[TokenVector]]:
         """Every token of every text with its offsets and vector, special tokens included."""
         items = strings(texts)
         encodings = self.tokenizer.encode_batch(items, special=False)
-        arrays = embed_tokens(
-            self.runner, encodings, layers=self._layers(layers), report=report if report is not None else EmbedReport()
-        )
+        arrays = embed_tokens(self.runner, encodings, layers=self._layers(layers), report=report, progress=progress)
         prefix, suffix = self.runner.prefix, self.runner.suffix
         results = []
         for encoding, rows in zip(encodings, arrays, strict=True):
@@ -190,6 +193,7 @@ class LoadedModel:
         *,
         layers: str | int = "last",
         report: EmbedReport | None = None,
+        progress: Progress | None = None,
     ) -> list[list[TokenVector]]:
         """Every word of every text with its offsets and the mean vector of its tokens.
 
@@ -203,9 +207,7 @@ class LoadedModel:
             else self.tokenizer.encode_words(text, special=False)
             for text in texts
         ]
-        arrays = embed_tokens(
-            self.runner, encodings, layers=self._layers(layers), report=report if report is not None else EmbedReport()
-        )
+        arrays = embed_tokens(self.runner, encodings, layers=self._layers(layers), report=report, progress=progress)
         before = len(self.runner.prefix)
         return [
             word_vectors(text, encoding, rows[before : before + len(encoding)])

@@ -19,7 +19,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from bertworks.compiled import compile_loop
 
 F = np.float32
 CODES = F(255.0)
@@ -38,12 +39,8 @@ TANH = np.array([0.79796374, 0.051821213, 0.006748613, 5.42161e-05, 0.2327295, 0
 
 
 def compiled(function: Any) -> Any:
-    """Compile at the first call, kept on disk; without Python's lock, since batches run side by side."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": True, "error_model": "numpy"}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # there is no directory to keep it in: every process compiles for itself, for some seconds
-        return njit(**options)(function)
+    """Without Python's lock, since batches run side by side; sums in any order."""
+    return compile_loop(function, nogil=True, fastmath=True, error_model="numpy")
 
 
 @compiled

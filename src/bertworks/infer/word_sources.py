@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bertworks import hub
 from bertworks.errors import BertworksError, ModelError
 from bertworks.infer.bilm import LoadedBiLM
-from bertworks.infer.embed import EmbedReport, embed_tokens
+from bertworks.infer.embed import embed_tokens
 from bertworks.infer.layers import LayerChoice
 from bertworks.infer.loaded import LoadedModel, load
 from bertworks.models.transformer import Transformer
@@ -95,7 +95,7 @@ class EncoderSource:
         runner = self.loaded.runner
         before = len(runner.prefix)
         encodings = self.loaded.tokenizer.encode_words_batch(sentences, special=False)
-        arrays = embed_tokens(runner, encodings, layers=self._layers, report=EmbedReport())
+        arrays = embed_tokens(runner, encodings, layers=self._layers)
         found = []
         for encoding, rows in zip(encodings, arrays, strict=True):
             words = per_word(encoding, rows[before : before + len(encoding)])  # (words, layers * width)

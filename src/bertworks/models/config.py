@@ -5,7 +5,7 @@ the fields of a `TransformerConfig` and in nothing else, RNN, LSTM and GRU in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from bertworks.errors import ConfigError, ModelError
@@ -22,7 +22,7 @@ def _check(config: object, *, at_least: dict[str, int], probabilities: tuple[str
             raise ConfigError(f"{name} is {value}; it must be at least {minimum}")
     for name in probabilities:
         value = getattr(config, name)
-        if not 0.0 <= value < 1.0:
+        if value is not None and not 0.0 <= value < 1.0:
             raise ConfigError(f"{name} is {value}; it must be at least 0 and below 1")
 
 
@@ -40,9 +40,15 @@ class EmbeddingConfig:
     norm: bool = True
     scale: bool = False
     """Multiply token vectors by the square root of their width, as the 2017 Transformer does."""
+    dropout_prob: float | None = None
+    """Of the stack's input; None = `hidden_dropout_prob` of its layers."""
 
     def __post_init__(self) -> None:
-        _check(self, at_least={"vocab_size": 1, "size": 1, "type_vocab_size": 0, "task_vocab_size": 0})
+        _check(
+            self,
+            at_least={"vocab_size": 1, "size": 1, "type_vocab_size": 0, "task_vocab_size": 0},
+            probabilities=("dropout_prob",),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +87,23 @@ class LayerConfig:
     bias: bool = True
     norm_bias: bool = True
     hidden_dropout_prob: float = 0.1
+    """Of what attention and feed-forward network add to the stream."""
     attention_dropout_prob: float = 0.1
+    """Of the attention weights."""
+    attention_output_dropout_prob: float | None = None
+    """Of what attention adds, where it differs; None = `hidden_dropout_prob`."""
+    feed_forward_dropout_prob: float = 0.0
+    """Within the feed-forward network, after the activation."""
 
     def __post_init__(self) -> None:
+        places = ("hidden", "attention", "attention_output", "feed_forward")
         _check(
             self,
             at_least={"hidden_size": 1, "num_attention_heads": 1, "intermediate_size": 1},
-            probabilities=("hidden_dropout_prob", "attention_dropout_prob"),
+            probabilities=tuple(f"{place}_dropout_prob" for place in places),
         )
+        if self.attention_output_dropout_prob == self.hidden_dropout_prob:  # one way to say that it does not differ
+            object.__setattr__(self, "attention_output_dropout_prob", None)
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
@@ -130,6 +145,8 @@ class TransformerConfig:
         if not any(map(self.is_local, range(self.num_hidden_layers))):  # one way to say that there is no local layer
             object.__setattr__(self, "local_window", None)
             object.__setattr__(self, "global_every", 1)
+        if self.embeddings.dropout_prob == self.layer.hidden_dropout_prob:  # one way to say that they drop alike
+            object.__setattr__(self, "embeddings", replace(self.embeddings, dropout_prob=None))
 
     @property
     def embedding_size(self) -> int:

@@ -109,6 +109,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         layer, positions = config.layer, config.positions
+        dropout = config.embeddings.dropout_prob
         self.head_size = layer.hidden_size // layer.num_attention_heads
         self.embeddings = Embeddings(
             config.embeddings,
@@ -117,7 +118,7 @@ class Transformer(nn.Module):
             hidden_size=layer.hidden_size,
             eps=layer.norm_eps,
             norm_bias=layer.norm_bias,
-            dropout=layer.hidden_dropout_prob,
+            dropout=layer.hidden_dropout_prob if dropout is None else dropout,
         )
         self.buckets: RelativeBuckets | None = None
         if positions.relative == "buckets":
@@ -154,6 +155,8 @@ class Transformer(nn.Module):
                 norm_bias=layer.norm_bias,
                 dropout=layer.hidden_dropout_prob,
                 attention_dropout=layer.attention_dropout_prob,
+                attention_output_dropout=layer.attention_output_dropout_prob,
+                feed_forward_dropout=layer.feed_forward_dropout_prob,
                 cross=config.cross_attention,
                 relative_keys=relative_keys,
             )

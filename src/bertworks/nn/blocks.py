@@ -28,10 +28,18 @@ class FeedForward(nn.Module):
     """down(g(up(x))), applied to each token alone; gated: down(g(a) * b) with a, b = up(x)   (Shazeer 2020)."""
 
     def __init__(
-        self, *, hidden_size: int, intermediate_size: int, activation: str, gated: bool = False, bias: bool = True
+        self,
+        *,
+        hidden_size: int,
+        intermediate_size: int,
+        activation: str,
+        gated: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.gated = gated
+        self.dropout = dropout
         self.activation = ACTIVATIONS[activation]
         self.up = nn.Linear(hidden_size, intermediate_size * (2 if gated else 1), bias=bias)
         self.down = nn.Linear(intermediate_size, hidden_size, bias=bias)
@@ -41,8 +49,12 @@ class FeedForward(nn.Module):
         x = self.up(x)  # (T, I), gated: (T, 2 I)
         if self.gated:
             x, gate = x.chunk(2, dim=-1)
-            return self.down(self.activation(x) * gate)
-        return self.down(apply_in_place(self.activation, x))
+            x = self.activation(x) * gate  # (T, I)
+        else:
+            x = apply_in_place(self.activation, x)
+        if self.training and self.dropout > 0.0:
+            x = drop(x, self.dropout)
+        return self.down(x)
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,8 @@ class Block(nn.Module):
         norm_bias: bool = True,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        attention_output_dropout: float | None = None,
+        feed_forward_dropout: float = 0.0,
         cross: bool = False,
         relative_keys: Callable[[], RelativeKeys | None] = lambda: None,
     ) -> None:
@@ -82,6 +96,7 @@ class Block(nn.Module):
 
         self.pre_norm = pre_norm
         self.dropout = dropout
+        self.attention_output_dropout = dropout if attention_output_dropout is None else attention_output_dropout
         self.attention = MultiHeadAttention(
             hidden_size=hidden_size,
             num_heads=num_heads,
@@ -102,6 +117,7 @@ class Block(nn.Module):
             activation=activation,
             gated=gated,
             bias=bias,
+            dropout=feed_forward_dropout,
         )
         self.feed_forward_norm = norm()
         self.cross = cross
@@ -134,23 +150,23 @@ class Block(nn.Module):
 
         residual = x if rows is None else rows.take(x)
         if self.pre_norm:
-            x = self._add(residual, attend(self.attention_norm(x)))
+            x = self._add(residual, attend(self.attention_norm(x)), self.attention_output_dropout)
             if self.cross and memory_plan is not None:
                 looked = self.cross_attention(
                     self.cross_norm(x), memory_plan, memory=memory, cache=cross_cache, weights=cross_weights
                 )
-                x = self._add(x, looked)
-            return self._add(x, self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(self._add(residual, attend(x)))
+                x = self._add(x, looked, self.attention_output_dropout)
+            return self._add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
+        x = self.attention_norm(self._add(residual, attend(x), self.attention_output_dropout))
         if self.cross and memory_plan is not None:
             looked = self.cross_attention(x, memory_plan, memory=memory, cache=cross_cache, weights=cross_weights)
-            x = self.cross_norm(self._add(x, looked))
-        return self.feed_forward_norm(self._add(x, self.feed_forward(x)))
+            x = self.cross_norm(self._add(x, looked, self.attention_output_dropout))
+        return self.feed_forward_norm(self._add(x, self.feed_forward(x), self.dropout))
 
-    def _add(self, x: Tensor, change: Tensor) -> Tensor:
+    def _add(self, x: Tensor, change: Tensor, dropout: float) -> Tensor:
         """x + change; `change` is this block's own, so without gradients its memory is used again."""
-        if self.training and self.dropout > 0.0:
-            change = drop(change, self.dropout)
+        if self.training and dropout > 0.0:
+            change = drop(change, dropout)
         reuse = (
             not torch.is_grad_enabled() and change.dtype == x.dtype
         )  # autocast makes changes narrower than the stream

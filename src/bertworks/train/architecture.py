@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bertworks.errors import ConfigError, choice
 from bertworks.hub.families import FAMILIES
@@ -92,6 +92,8 @@ class ModelSection:
     dropout: float = 0.1
     hidden_act: str | None = None
     initializer_range: float = 0.02
+    first_vectors: Literal["random", "skipgram"] = "random"
+    """What the token table of a new model starts with; skipgram: learnt first, from the corpus's own tokens."""
     bias: bool = False
     """modernbert: biases in the linear layers."""
     global_every: int = 1
@@ -202,6 +204,8 @@ def _entries(section: ModelSection, size: Size, tokenizer: Tokenizer) -> dict[st
         "layer.hidden_act": section.hidden_act,
         "layer.hidden_dropout_prob": section.dropout,
         "layer.attention_dropout_prob": section.dropout,
+        "layer.feed_forward_dropout_prob": section.dropout,  # of those whose table has it, ModernBERT
+        "embeddings.dropout_prob": section.dropout,
         "layer.bias": section.bias,
         "initializer_range": section.initializer_range,
     }
@@ -216,7 +220,7 @@ def _entries(section: ModelSection, size: Size, tokenizer: Tokenizer) -> dict[st
     entries["pad_token_id"] = specials.id_of("pad")
     # What the tables cannot say.
     if section.family == "gpt2":
-        entries |= {"n_inner": inner, "embd_pdrop": section.dropout}
+        entries["n_inner"] = inner
     elif section.family == "electra":
         entries["embedding_size"] = section.embedding_size or size.width
     elif section.family == "roberta":
@@ -231,5 +235,6 @@ def _entries(section: ModelSection, size: Size, tokenizer: Tokenizer) -> dict[st
             "local_attention": section.local_attention,
             "global_rope_theta": section.rope_theta,
             "local_rope_theta": section.rope_theta,
+            "classifier_pooling": "mean",  # nothing in pretraining has made the first token stand for the text
         }
     return entries

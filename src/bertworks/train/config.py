@@ -81,6 +81,23 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunLength:
+    """How long a run is, and what was measured to settle it; every kind of run has it in its `config.toml`."""
+
+    seed: int = 0
+    steps: int | None = None
+    """How many the training has; epochs or a budget are turned into them once."""
+    budget: float | None = None
+    """Seconds."""
+    evaluation_steps: int | None = None
+    """With a budget: evaluate every so many steps, fewer than ten times where that would cost too much of it."""
+    step_tokens: float | None = None
+    """What was measured when the run began: tokens in a step, seconds for it, seconds for an evaluation."""
+    step_seconds: float | None = None
+    evaluation_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """One training."""
 

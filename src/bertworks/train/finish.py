@@ -17,17 +17,18 @@ from bertworks import hub
 from bertworks.atomic import write_text
 from bertworks.config import to_dict
 from bertworks.data.corpus import Corpus
-from bertworks.errors import OutputError
 from bertworks.hub.checkpoint import OWN
+from bertworks.hub.files import writing
 from bertworks.models.recurrent import RecurrentStack
 from bertworks.train import reach, samples
-from bertworks.train.assemble import GENERATOR, Assembly
+from bertworks.train.assemble import Assembly
 from bertworks.train.config import EvaluationConfig
 from bertworks.train.directory import CARD, METRICS, REPORT
 from bertworks.train.figures import shown, words
 from bertworks.train.log import HELD_OUT, read_metrics
 from bertworks.train.recipes import Recipe
 from bertworks.train.report import Summary, model_card, report
+from bertworks.train.start import GENERATOR
 
 
 def finish(
@@ -57,12 +58,10 @@ def finish(
     if reaches:
         result["gradient_reach"] = {name: norms.tolist() for name, norms in reaches.items()}
     summary = _summary(recipe, corpus, assembly, output, result, lines, reaches)
-    try:
+    with writing(output):
         write_text(output / REPORT, report(summary))
         write_text(output / CARD, model_card(summary))
         write_text(output / METRICS, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise OutputError(f"cannot write to {output}: {error.strerror or error}") from error
     return result
 
 

@@ -24,6 +24,7 @@ from bertworks.train.parallel import Parallel
 from bertworks.train.prefetch import Data, Prefetch
 from bertworks.train.step import Stepper, recomputing
 
+MEASURED_STEPS = 5
 _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
@@ -57,7 +58,7 @@ def measure_steps(
     *,
     seed: int,
     parallel: Parallel | None = None,
-    num_steps: int = 5,
+    num_steps: int = MEASURED_STEPS,
     max_seconds: float = 20.0,
 ) -> Measured:
     """Take a few real steps (forward, backward, update) on a copy of the module, after one to warm up.

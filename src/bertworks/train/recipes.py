@@ -22,7 +22,7 @@ from bertworks.config import resolve
 from bertworks.data.pretraining.masking import MaskingConfig
 from bertworks.errors import ConfigError, UsageError, did_you_mean
 from bertworks.train.architecture import ModelSection
-from bertworks.train.config import TrainConfig, at_least
+from bertworks.train.config import RunLength, TrainConfig, at_least
 
 RECIPES = ("bert", "roberta", "albert", "electra", "ernie", "gpt", "modern", "rnn", "lstm", "gru", "elmo", "charlm")
 DEFAULT_RECIPE = "modern"
@@ -121,29 +121,20 @@ class TrainSection(TrainConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSection:
+class RunSection(RunLength):
     """What else decides a run's result; a run writes it to its `config.toml`, and nobody needs to."""
 
     command: Literal["pretrain", "distill"] = "pretrain"
     corpus: str
     corpus_sha256: str
     """Of the corpus's manifest, which has the hashes of everything else."""
-    seed: int = 0
-    steps: int | None = None
-    """How many the training has; a budget is turned into them once."""
-    budget: float | None = None
-    """Seconds."""
-    evaluation_steps: int | None = None
-    """With a budget: evaluate every so many steps, fewer than ten times where that would cost too much of it."""
     start: str | None = None
     """The model that was gone on with."""
     teacher: str | None = None
     teacher_sha256: str | None = None
     """Of its weights: a teacher that was trained anew in the meantime is another one."""
-    step_tokens: float | None = None
-    """What was measured when the run began: tokens in a step, seconds for it, seconds for an evaluation."""
-    step_seconds: float | None = None
-    evaluation_seconds: float | None = None
+    vector_tokens: int | None = None
+    """With model.first_vectors = skipgram: from how many tokens they are learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)

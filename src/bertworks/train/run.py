@@ -1,7 +1,7 @@
 """A whole pretraining run: corpus and recipe in, a Hugging Face directory out.
 
-    check  ->  assemble  ->  measure, plan  ->  train (log, evaluate, save)  ->  finish
-                                  config.toml      checkpoints/, metrics.jsonl    model, metrics.json, report, card
+    check  ->  assemble, first vectors  ->  measure, plan  ->  train (log, evaluate, save)  ->  finish
+                                            config.toml        checkpoints/, metrics.jsonl      model, metrics.json …
 
 `pretrain` is a generator of events, so that a terminal, a notebook and a test can all follow it; nothing is printed
 here. A `--budget` is turned into steps once, when the run begins, and the steps are what `config.toml` holds: a resumed
@@ -23,21 +23,22 @@ from torch import nn
 from bertworks.config import to_dict
 from bertworks.data.corpus import Corpus
 from bertworks.models.device import usable_device
-from bertworks.train import state
+from bertworks.train import first_vectors, state
 from bertworks.train.architecture import ModelSection, section_of
-from bertworks.train.assemble import LEXICON_FILE, Assembly, assemble
+from bertworks.train.assemble import Assembly, assemble
 from bertworks.train.config import TrainConfig
+from bertworks.train.course import plan_of, take_steps, timed_evaluation, with_evaluations, with_length
 from bertworks.train.directory import CHECKPOINTS, is_finished, read_result
 from bertworks.train.evaluate import Evaluation, token_counts
 from bertworks.train.events import Note, Stepped, Stopped
 from bertworks.train.feed import Feed, phases
 from bertworks.train.figures import steps
 from bertworks.train.finish import finish
-from bertworks.train.log import StepLog, check_trackers
-from bertworks.train.loop import evaluation_steps, train
-from bertworks.train.measure import Measured, measure_steps
+from bertworks.train.log import check_trackers
+from bertworks.train.maskers import LEXICON_FILE
+from bertworks.train.measure import MEASURED_STEPS, Measured, measure_steps
 from bertworks.train.parallel import Parallel
-from bertworks.train.plan import Plan, steps_within
+from bertworks.train.plan import Plan
 from bertworks.train.recipes import Recipe, RunSection
 from bertworks.train.settle import (
     RunOptions,
@@ -52,8 +53,9 @@ from bertworks.train.settle import (
 
 __all__ = ["Event", "Finished", "Note", "Planned", "RunOptions", "Stepped", "Stopped", "pretrain"]
 
-MEASURED_STEPS = 5
 FEW_STEPS = 100
+MANY_VECTOR_TOKENS = 5_000_000
+"""Skip-gram over more takes more than a few seconds."""
 
 # -- events ------------------------------------------------------------------------------------------------------------
 
@@ -126,6 +128,8 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
         for text in assembly.notes:
             yield Note(text)
         trainer = _Trainer(options, recipe, corpus, assembly, parallel)
+        if saved is None and trainer.wants_vectors:
+            yield from trainer.learn_vectors()
         if stored is None:
             recipe = trainer.begin()
             assert recipe.run is not None
@@ -153,6 +157,8 @@ class _Trainer:
         self.baseline = self.evaluation.by_frequency(token_counts(corpus, assembly.training_documents))
         self.teacher = self._judge_teacher()
         self.first_metrics: dict[str, float] = {}
+        self.spent = 0.0
+        """Seconds of the budget that are gone before the first step."""
 
     def _judge_teacher(self) -> dict[str, float]:
         """What the teacher itself reaches on the held-out text."""
@@ -187,6 +193,32 @@ class _Trainer:
             device=self.parallel.device.type,
         )
 
+    @property
+    def wants_vectors(self) -> bool:
+        """Whether the token table is not to start with random numbers."""
+        return self.recipe.model.first_vectors == "skipgram" and self.run.start is None and self.run.teacher is None
+
+    def learn_vectors(self) -> Iterator[Note]:
+        """Learn the vectors that the token table starts with, from as many tokens as was settled, or is now."""
+        started = time.perf_counter()
+        model, documents = self.assembly.model, self.assembly.training_documents
+        size = first_vectors.token_table(model).shape[1]
+        count = self.run.vector_tokens
+        if count is None:
+            if self.run.budget is not None:
+                seconds = first_vectors.BUDGET_SHARE * self.run.budget
+                count = first_vectors.tokens_within(seconds, self.corpus, documents, size=size, seed=self.run.seed)
+                count = int(self.parallel.sum(torch.tensor([count], dtype=torch.float64))) // self.parallel.world
+            else:
+                read = first_vectors.TOKENS_PER_TOKEN * (self.run.steps or 0) * self.recipe.train.batch_tokens
+                count = max(1, min(read, first_vectors.all_tokens(self.corpus, documents)))
+            self.recipe = replace(self.recipe, run=replace(self.run, vector_tokens=count))
+        if count > MANY_VECTOR_TOKENS:
+            yield Note(f"the tokens' first vectors come from skip-gram over {count:,} tokens: a moment, please")
+        found = first_vectors.learn(self.corpus, documents, num_tokens=count, size=size, seed=self.run.seed)
+        found.put_into(model)
+        self.spent = time.perf_counter() - started
+
     def begin(self) -> Recipe:
         """Measure, turn a budget into steps, and write them down with everything else that decides the result."""
         measured = self._measure("short")
@@ -196,25 +228,10 @@ class _Trainer:
                 seconds=(1 - share) * measured.seconds + share * long.seconds,
                 num_tokens=(1 - share) * measured.num_tokens + share * long.num_tokens,
             )
-        started = time.perf_counter()
-        self.first_metrics = self.evaluation.run(self.module)
-        seconds = torch.tensor([time.perf_counter() - started], dtype=torch.float64)
-        per_evaluation = float(self.parallel.sum(seconds)) / self.parallel.world  # the same everywhere
-        run = replace(
-            self.run,
-            step_tokens=measured.num_tokens,
-            step_seconds=measured.seconds,
-            evaluation_seconds=per_evaluation,
-            teacher_sha256=self.assembly.teacher_sha256,
-        )
-        if run.budget is not None:
-            count, every = steps_within(
-                run.budget,
-                measured.seconds,
-                per_evaluation=per_evaluation,
-                every=self.recipe.train.evaluation.steps if self.evaluation else 0,
-            )
-            run = replace(run, steps=count, evaluation_steps=every)
+        self.first_metrics, per_evaluation = timed_evaluation(lambda: self.evaluation.run(self.module), self.parallel)
+        every = self.recipe.train.evaluation.steps if self.evaluation else 0
+        run = with_length(self.run, measured, per_evaluation, every=every, spent=self.spent)
+        run = replace(run, teacher_sha256=self.assembly.teacher_sha256)
         self.recipe = replace(self.recipe, run=run, model=self._model_section())
         if self.parallel.main:
             write_config(self.output, self.recipe, self.assembly.lexicon, self.assembly.tokenizer)
@@ -235,41 +252,24 @@ class _Trainer:
             self.recipe.train,
             seed=self.run.seed,
             parallel=self.parallel,
-            num_steps=MEASURED_STEPS,
         )
 
     @property
     def config(self) -> TrainConfig:
         """The recipe's, with what was settled when the run began."""
-        config = self.recipe.train
-        if config.evaluation.steps is not None or self.run.evaluation_steps is None:
-            return config
-        return replace(config, evaluation=replace(config.evaluation, steps=self.run.evaluation_steps))
-
-    def _evaluations(self, steps: int) -> int:
-        every = evaluation_steps(self.config, steps) if self.evaluation else 0
-        return max(1, steps // every) if every else 0
+        return with_evaluations(self.recipe.train, self.run)
 
     def planned(self, first_step: int) -> Planned:
         """What is to come, in numbers."""
-        run = self.run
-        steps = run.steps or 0
-        step_tokens = run.step_tokens or float(self.recipe.train.batch_tokens)
-        seconds = rate = None
-        if run.step_seconds is not None:
-            left = (steps - first_step) / max(steps, 1)
-            evaluations = (run.evaluation_seconds or 0.0) * self._evaluations(steps)
-            seconds, rate = left * (run.step_seconds * steps + evaluations), step_tokens / run.step_seconds
-        plan = Plan(
-            parameters=sum(parameter.numel() for parameter in self.module.parameters()),
-            steps=steps,
+        plan = plan_of(
+            self.run,
+            self.config,
+            self.module,
             first_step=first_step,
-            batch_tokens=step_tokens,
-            tokens=step_tokens * steps,
+            batch_tokens=self.recipe.train.batch_tokens,
             corpus_tokens=self.assembly.short.num_tokens,
             flops_per_token=self.assembly.flops_per_token,
-            tokens_per_second=rate,
-            seconds=seconds,
+            evaluated=bool(self.evaluation),
         )
         described = (
             f"{self.corpus.num_documents:,} documents, {self.corpus.num_tokens:,} tokens, "
@@ -286,47 +286,25 @@ class _Trainer:
 
     def train(self, saved: state.Saved | None, track: tuple[str, ...], stop: threading.Event | None) -> Iterator[Event]:
         """The steps, then the result."""
-        done = saved.step if saved is not None else 0
-        total = self.run.steps
-        assert total is not None
-        feed = self.feed(total)
         if saved is None and not self.first_metrics:  # killed before its first checkpoint, it begins again
             self.first_metrics = self.evaluation.run(self.module)
-        log = StepLog(
-            self.output,
-            to_dict(self.recipe),
-            feed.seen,
-            every=self.recipe.train.log_steps,
-            main=self.parallel.main,
+        done = yield from take_steps(
+            self.module,
+            self.assembly.objective,
+            self.feed(self.run.steps or 0),
+            self.config,
+            run=self.run,
+            output=self.output,
+            settings=to_dict(self.recipe),
+            parallel=self.parallel,
             saved=saved,
+            first_figures=self.first_metrics,
+            evaluate=self.evaluation.run if self.evaluation else None,
             track=track,
+            stop=stop,
         )
-        stopped = False
-        try:
-            if saved is None and self.first_metrics:
-                log.evaluation(0, self.first_metrics)
-            for report in train(
-                self.module,
-                self.assembly.objective,
-                feed,
-                self.config,
-                total_steps=total,
-                seed=self.run.seed,
-                parallel=self.parallel,
-                directory=self.output / CHECKPOINTS,
-                settings=to_dict(self.recipe),
-                state=saved,
-                evaluate=self.evaluation.run if self.evaluation else None,
-                stop=stop,
-            ):
-                done, stopped = report.step, report.stopped
-                yield Stepped(report=report, loss=report.loss, rate=log.step(report))
-        finally:
-            log.close()
-        if stopped:
-            yield Stopped(step=done, total_steps=total, directory=self.output)
-            return
-        yield from self._finish(done)
+        if done is not None:
+            yield from self._finish(done)
 
     def _finish(self, steps: int) -> Iterator[Event]:
         """Make the directory a model; one process does."""

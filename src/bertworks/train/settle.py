@@ -20,8 +20,8 @@ from bertworks.errors import ConfigError, DataError, OutputError, UsageError
 from bertworks.models.config import RecurrentConfig
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train import directory
-from bertworks.train.assemble import LEXICON_FILE
 from bertworks.train.directory import CONFIG_FILE
+from bertworks.train.maskers import LEXICON_FILE
 from bertworks.train.recipes import (
     CONTINUE_RECIPE,
     DEFAULT_RECIPE,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertworks.errors import ConfigError
-from bertworks.train.config import EvaluationConfig, TrainConfig, at_least, between, positive
+from bertworks.train.config import EvaluationConfig, RunLength, TrainConfig, at_least, between, positive
 from bertworks.train.recipes import open_recipe
 
 RECIPES = ("transformer", "rnn-attention")
@@ -136,7 +136,7 @@ class SearchSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSection:
+class RunSection(RunLength):
     """What else decides a run's result; a run writes it to its `config.toml`, and nobody needs to."""
 
     command: Literal["translate"] = "translate"
@@ -146,17 +146,6 @@ class RunSection:
     test: tuple[str, ...] = ()
     data_sha256: str = ""
     """Of all pairs as they were read."""
-    seed: int = 0
-    steps: int | None = None
-    """How many the training has; epochs or a budget are turned into them once."""
-    budget: float | None = None
-    """Seconds."""
-    evaluation_steps: int | None = None
-    """With a budget: evaluate every so many steps, fewer than ten times where that would cost too much of it."""
-    step_tokens: float | None = None
-    """What was measured when the run began: tokens in a step, seconds for it, seconds for an evaluation."""
-    step_seconds: float | None = None
-    evaluation_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from torch import nn
 
 from bertworks.atomic import write_text
 from bertworks.config import to_dict
-from bertworks.errors import OutputError
 from bertworks.hub.checkpoint import OWN, save_model
+from bertworks.hub.files import writing
 from bertworks.infer.translate import Translator
 from bertworks.tasks.metrics.bleu import SIGNATURE
 from bertworks.text.tokenizer import Tokenizer
@@ -77,13 +77,11 @@ def finish(
         alignments=_alignments(translator, dev),
         own_format=getattr(module.config, "family", OWN) == OWN,
     )
-    try:
+    with writing(output):
         write_text(output / PREDICTIONS, _predictions(dev))
         write_text(output / REPORT, report(summary))
         write_text(output / CARD, model_card(summary))
         write_text(output / METRICS, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise OutputError(f"cannot write to {output}: {error.strerror or error}") from error
     return result
 
 

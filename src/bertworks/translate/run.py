@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,14 +27,14 @@ from bertworks.models.device import usable_device
 from bertworks.objectives.seq2seq import Seq2Seq
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train import state
+from bertworks.train.course import plan_of, take_steps, timed_evaluation, with_evaluations, with_length
 from bertworks.train.directory import CHECKPOINTS, CONFIG_FILE, begin, is_finished, read_result
 from bertworks.train.events import Note, Stepped, Stopped
 from bertworks.train.feed import Feed, Phase
-from bertworks.train.log import StepLog, check_trackers
-from bertworks.train.loop import evaluation_steps, train
-from bertworks.train.measure import measure_steps
+from bertworks.train.log import check_trackers
+from bertworks.train.measure import MEASURED_STEPS, measure_steps
 from bertworks.train.parallel import Parallel
-from bertworks.train.plan import EACH, Plan, steps_within
+from bertworks.train.plan import EACH, Plan
 from bertworks.translate.assemble import RunData, describe, new_model, new_tokenizer, pair_sources, read_data
 from bertworks.translate.config import RunSection, TrainSection, TranslationConfig
 from bertworks.translate.evaluate import Judge
@@ -43,8 +42,6 @@ from bertworks.translate.finish import finish
 from bertworks.translate.settle import TOKENIZER_FILES, TranslateOptions, changes, settled
 
 __all__ = ["Event", "Finished", "Note", "Planned", "Stepped", "Stopped", "TranslateOptions", "train_translator"]
-
-MEASURED_STEPS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,26 +174,10 @@ class _Trainer:
             self.config.train,
             seed=self.run.seed,
             parallel=self.parallel,
-            num_steps=MEASURED_STEPS,
         )
-        started = time.perf_counter()
-        self.first_figures = self.judge.run(self.module, untrained=True)
-        seconds = torch.tensor([time.perf_counter() - started], dtype=torch.float64)
-        run = replace(
-            self.run,
-            step_tokens=measured.num_tokens,
-            step_seconds=measured.seconds,
-            evaluation_seconds=float(self.parallel.sum(seconds)) / self.parallel.world,  # the same everywhere
-        )
-        if run.budget is not None:
-            count, every = steps_within(
-                run.budget,
-                measured.seconds,
-                per_evaluation=run.evaluation_seconds or 0.0,
-                every=self.config.train.evaluation.steps,
-            )
-            run = replace(run, steps=count, evaluation_steps=every)
-        elif run.steps is None:
+        self.first_figures, per_evaluation = timed_evaluation(self._judge_untrained, self.parallel)
+        run = with_length(self.run, measured, per_evaluation, every=self.config.train.evaluation.steps)
+        if run.steps is None:
             run = replace(run, steps=max(1, round(self.config.train.epochs * self.batches.num_batches)))
         self.config = replace(self.config, run=run)
         if self.parallel.main:
@@ -207,24 +188,14 @@ class _Trainer:
 
     def planned(self, first_step: int) -> Planned:
         """What is to come, in numbers."""
-        run, steps = self.run, self.run.steps or 0
-        step_tokens = run.step_tokens or float(self.config.train.batch_tokens)
-        seconds = rate = None
-        if run.step_seconds is not None:
-            every = evaluation_steps(self._train_config(), steps)
-            evaluations = (run.evaluation_seconds or 0.0) * (max(1, steps // every) if every else 0)
-            left = (steps - first_step) / max(steps, 1)
-            seconds, rate = left * (run.step_seconds * steps + evaluations), step_tokens / run.step_seconds
-        plan = Plan(
-            parameters=sum(parameter.numel() for parameter in self.module.parameters()),
-            steps=steps,
+        plan = plan_of(
+            self.run,
+            self._train_config(),
+            self.module,
             first_step=first_step,
-            batch_tokens=step_tokens,
-            tokens=step_tokens * steps,
+            batch_tokens=self.config.train.batch_tokens,
             corpus_tokens=self.pairs.num_tokens,
             flops_per_token=flops_per_token(self.module, self.pairs),
-            tokens_per_second=rate,
-            seconds=seconds,
         )
         return Planned(
             plan=plan,
@@ -236,51 +207,31 @@ class _Trainer:
 
     def _train_config(self) -> TrainSection:
         """The recipe's, with what was settled when the run began."""
-        config = self.config.train
-        if config.evaluation.steps is not None or self.run.evaluation_steps is None:
-            return config
-        return replace(config, evaluation=replace(config.evaluation, steps=self.run.evaluation_steps))
+        return with_evaluations(self.config.train, self.run)
+
+    def _judge_untrained(self) -> dict[str, float]:
+        return self.judge.run(self.module, untrained=True)
 
     def train(self, saved: state.Saved | None, track: tuple[str, ...], stop: threading.Event | None) -> Iterator[Event]:
         """The steps, then the result."""
-        done, total = 0 if saved is None else saved.step, self.run.steps
-        assert total is not None
-        feed = self.feed(total)
         if saved is None and not self.first_figures:  # killed before its first checkpoint, it begins again
-            self.first_figures = self.judge.run(self.module, untrained=True)
-        log = StepLog(
-            self.output,
-            to_dict(self.config),
-            feed.seen,
-            every=self.config.train.log_steps,
-            main=self.parallel.main,
+            self.first_figures = self._judge_untrained()
+        done = yield from take_steps(
+            self.module,
+            self.objective,
+            self.feed(self.run.steps or 0),
+            self._train_config(),
+            run=self.run,
+            output=self.output,
+            settings=to_dict(self.config),
+            parallel=self.parallel,
             saved=saved,
+            first_figures=self.first_figures,
+            evaluate=self.judge.run,
             track=track,
+            stop=stop,
         )
-        stopped = False
-        try:
-            if saved is None:
-                log.evaluation(0, self.first_figures)
-            for report in train(
-                self.module,
-                self.objective,
-                feed,
-                self._train_config(),
-                total_steps=total,
-                seed=self.run.seed,
-                parallel=self.parallel,
-                directory=self.output / CHECKPOINTS,
-                settings=to_dict(self.config),
-                state=saved,
-                evaluate=self.judge.run,
-                stop=stop,
-            ):
-                done, stopped = report.step, report.stopped
-                yield Stepped(report=report, loss=report.loss, rate=log.step(report))
-        finally:
-            log.close()
-        if stopped:
-            yield Stopped(step=done, total_steps=total, directory=self.output)
+        if done is None:
             return
         if self.parallel.main:
             yield Note("translating the development sentences" + (" and the test" if self.data.test else ""))

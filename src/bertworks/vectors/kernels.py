@@ -21,8 +21,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from bertworks.compiled import compile_loop
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 LANE = 8  # numbers of a vector register with AVX2
@@ -38,8 +39,8 @@ Ints = NDArray[np.int32]
 
 
 def compiled(function: Any) -> Any:
-    """Compile at the first call, kept on disk; without Python's lock, so that threads run side by side."""
-    return njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)(function)
+    """Without Python's lock, so that threads run side by side."""
+    return compile_loop(function, nogil=True, fastmath=FAST, error_model="numpy")
 
 
 class Texts(NamedTuple):

@@ -53,7 +53,7 @@ def keep_probabilities(counts: NDArray[np.int64], subsample: float) -> NDArray[n
     """(V,): how likely an occurrence of each word stays."""
     if not subsample:
         return np.ones(len(counts))
-    ratio = subsample / (counts / counts.sum())
+    ratio = subsample * counts.sum() / np.maximum(counts, 1)  # a word that never occurs is never asked for
     return np.minimum(np.sqrt(ratio) + ratio, 1.0)
 
 

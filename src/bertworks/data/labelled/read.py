@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bertworks.data.labelled.choices import read_choices
@@ -24,7 +23,7 @@ from bertworks.data.labelled.similar import read_similar
 from bertworks.data.labelled.squad import is_squad, read_question_table, read_squad
 from bertworks.data.labelled.tagged import read_tagged
 from bertworks.data.labelled.texts import read_texts
-from bertworks.data.source import Source
+from bertworks.data.source import Source, SourceReader
 from bertworks.data.tables import JsonLines, Parquet, Record, SeparatedValues, Table
 from bertworks.errors import DataError
 
@@ -51,7 +50,7 @@ def read(path: str | Path, task: TaskName, options: ReadOptions | None = None) -
         )
 
 
-class LabelledReader:
+class LabelledReader(SourceReader):
     """One file, opened; iterate over it once."""
 
     def __init__(self, path: str | Path, task: TaskName, options: ReadOptions | None = None) -> None:
@@ -74,21 +73,6 @@ class LabelledReader:
         """How the file is read; complete as soon as the first example was asked for."""
         return f"{self.notes.path}: {'; '.join(self.notes.facts)}"
 
-    @property
-    def total_bytes(self) -> int | None:
-        """The size of the file as stored; None for standard input."""
-        return self._source.total_bytes
-
-    @property
-    def bytes_read(self) -> int | None:
-        """How far it has been read, on the scale of `total_bytes`."""
-        return self._source.bytes_read
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether a later run can read the same again: not from a pipe."""
-        return self._source.repeatable
-
     def identity(self) -> dict[str, Any]:
         """What tells whether a later run reads the same: path, size, time of change, options."""
         path = self._source.path
@@ -99,18 +83,6 @@ class LabelledReader:
             "task": self.task,
             "reading": repr(self.options),
         }
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
-
-    def __enter__(self) -> LabelledReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _examples(source: Source, layout: Layout, task: TaskName, options: ReadOptions, notes: Notes) -> Iterator[Example]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from bertworks.compiled import compile_loop
 from bertworks.text.train.arrays import (
     DEAD,
     FREE_SLOTS,
@@ -28,10 +28,10 @@ from bertworks.text.train.arrays import (
 
 
 def compiled(function: Any) -> Any:
-    """Compile at the first call, kept on disk; plain IEEE arithmetic, so that results are equal on every machine."""
+    """Plain IEEE arithmetic, so that results are equal on every machine."""
     # "numpy": while a pair loses its last occurrences, one list of neighbours after the other, its symbols may be at
     # 0 already; it then scores infinity for a moment, which the next loss or its removal corrects.
-    return njit(cache=True, error_model="numpy")(function)
+    return compile_loop(function, error_model="numpy")
 
 
 # --- the tournament ---------------------------------------------------------------------------------------------------
