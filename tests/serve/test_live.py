@@ -130,6 +130,10 @@ def test_a_full_queue_says_when_to_come_back(held: Held) -> None:
             refused = httpx2.post(f"{address}/embed", json={"texts": "third"})
             assert refused.status_code == 429
             assert refused.headers["Retry-After"] == "1"
+            with httpx2.Client(base_url=address) as client:  # nothing is read of a body that has no chance
+                assert [client.post("/embed", content=b"not JSON").status_code for _ in range(2)] == [429, 429]
+                assert client.get("/health").status_code == 200
+                assert client.post("/v1/embeddings", content=bytes(10**6)).json()["error"]["type"] == "rate_limit_error"
             held.go.release()
             held.go.release()
             assert b"200 OK" in first.recv(65_536)

@@ -4,7 +4,8 @@ too large     a body is read up to its limit and no further; what still comes is
               reads the answer (413) instead of a broken connection
 too slow      a body must be there, and each piece of the answer taken, within a time (408; the connection ends);
               what is before a request, and after an answer, is the matter of `bertworks.serve.connections`
-too many      beyond so many connections a request is refused (503), and its connection ended
+too many      beyond so many connections a request is refused (503), and its connection ended; while every model's
+              queue is full, what asks for a model is refused (429) before anything is read or computed for it
 unknown       where the server has API keys, a request must bring one (401)
 """
 
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Collection
 from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bertworks.serve.answers import ServerState
-from bertworks.serve.problems import problem
+from bertworks.serve.problems import RequestError, problem
 from bertworks.serve.settings import ServeSettings
 
 PIECE_BYTES = 65_536
@@ -73,6 +75,34 @@ class Crowd:
             await problem(503, sentence, path=scope["path"], headers=headers)(scope, receive, send)
             return
         await self.app(scope, receive, send)
+
+
+class Full:
+    """Refuses what asks for a model while no model has room: a refusal must cost next to nothing when there are many."""
+
+    def __init__(self, app: ASGIApp, state: ServerState, paths: Collection[str]) -> None:
+        self.app = app
+        self.state = state
+        self.paths = frozenset(paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in self.paths and (refusal := self._refusal()):
+            await problem(refusal.status, str(refusal), path=scope["path"], headers=refusal.headers)(
+                scope, receive, send
+            )
+            return
+        await self.app(scope, receive, send)
+
+    def _refusal(self) -> RequestError | None:
+        """What the first model says; None if one of them has room."""
+        engines = [served.engine for served in self.state.models.values()]
+        if not all(engine.full for engine in engines):
+            return None
+        try:
+            engines[0].check_room(0)
+        except RequestError as refusal:
+            return refusal
+        return None
 
 
 class Intake:

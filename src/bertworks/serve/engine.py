@@ -133,6 +133,11 @@ class Engine:
         return len(self._waiting)
 
     @property
+    def full(self) -> bool:
+        """Whether no further request is taken, however small."""
+        return len(self._waiting) >= self.settings.max_waiting
+
+    @property
     def waiting_tokens(self) -> int:
         with self._ready:
             return sum(job.open_tokens for job in self._waiting)
@@ -166,8 +171,7 @@ class Engine:
         if self._closing:
             raise RequestError(503, "the server is stopping", retry_after=1)
         tokens = sum(waiting.open_tokens for waiting in self._waiting)
-        full = len(self._waiting) >= self.settings.max_waiting
-        if full or (self._waiting and tokens + more > self.settings.max_waiting_tokens):
+        if self.full or (self._waiting and tokens + more > self.settings.max_waiting_tokens):
             self.metrics.refused.add(model=self.name)
             seconds = max(1, math.ceil(tokens / self.rate))
             raise RequestError(

@@ -19,12 +19,26 @@ from bertworks.serve.problems import problem
 ANY = "*"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine gets there."""
+def is_address(host: str) -> bool:
+    """Whether it is an address in numbers. A website can make its name lead anywhere, but it is never called by a number."""
     try:
-        return host == "localhost" or ip_address(host).is_loopback
+        ip_address(host)
     except ValueError:
         return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine gets there."""
+    return host == "localhost" or (is_address(host) and ip_address(host).is_loopback)
+
+
+def requested_host(headers: Headers) -> str:
+    """Under which name a request was sent, in small letters and without the port; "" where that cannot be read."""
+    try:
+        return urlsplit("//" + headers.get("host", "")).hostname or ""
+    except ValueError:  # brackets that do not match
+        return ""
 
 
 def allowed_hosts(host: str, more: Sequence[str] = ()) -> tuple[str, ...]:
@@ -40,15 +54,8 @@ class HostCheck:
         self.hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or ANY in self.hosts or (host := _name(scope)) in self.hosts:
+        if scope["type"] != "http" or ANY in self.hosts or (host := requested_host(Headers(scope=scope))) in self.hosts:
             await self.app(scope, receive, send)
             return
         sentence = f"this server does not answer under the name {host[:100]!r}; allow it with --allow-host"
         await problem(400, sentence, path=scope["path"])(scope, receive, send)
-
-
-def _name(scope: Scope) -> str:
-    try:
-        return urlsplit("//" + Headers(scope=scope).get("host", "")).hostname or ""
-    except ValueError:  # brackets that do not match
-        return ""

@@ -24,7 +24,7 @@ from bertworks.infer.search import SearchIndex
 from bertworks.serve import about, heads, searching, vectors
 from bertworks.serve import schemas_answers as schemas
 from bertworks.serve.answers import ServerState
-from bertworks.serve.clients import Crowd, Intake, KeyCheck
+from bertworks.serve.clients import Crowd, Full, Intake, KeyCheck
 from bertworks.serve.docs_page import docs
 from bertworks.serve.hosts import HostCheck
 from bertworks.serve.logs import Observer
@@ -111,6 +111,7 @@ def create_app(
     _add_routes(app, settings)
     # The last one added is the outermost.
     app.add_middleware(Intake, settings=settings)
+    app.add_middleware(Full, state=state, paths=[route.path for route in POSTED])
     app.add_middleware(KeyCheck, settings=settings)
     app.add_middleware(Crowd, state=state)
     app.add_middleware(HostCheck, hosts=settings.hosts)

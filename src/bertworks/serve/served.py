@@ -133,7 +133,7 @@ class Served:
 
         def run(texts: list[Any], look: Progress) -> list[list[dict[str, Any]]]:
             method = self.loaded.embed_words if words else self.loaded.embed_tokens
-            return [[_piece(one, normalize) for one in found] for found in method(texts, layers=layers)]
+            return [[_piece(one, normalize) for one in found] for found in method(texts, layers=layers, progress=look)]
 
         return Work(("pieces", layers, words, normalize), run)
 
