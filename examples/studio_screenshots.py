@@ -1,9 +1,11 @@
 """Pictures of every part of the studio, light, dark and on a phone, with a real browser.
 
-    python examples/studio_screenshots.py docs/images english=MASKED_LM reviews=CLASSIFIER glove=VECTORS --runs RUNS
+    python examples/studio_screenshots.py docs/images english=MASKED_LM reviews=CLASSIFIER en-de=TRANSLATION glove=VECTORS \
+        --runs RUNS
 
-`minilm` is always there. A part whose model is not given is photographed as it is without one. It needs `playwright` and a
-Chromium; with Pillow the files become a third as large.
+`minilm` is always there. A part whose model is not given is photographed as it is without one; of a folder of runs the newest
+two are compared, so they should be of one kind. A picture ends where a section ends. It needs `playwright` and a Chromium;
+with Pillow the files become a third as large.
 """
 
 from __future__ import annotations
@@ -18,16 +20,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import numpy as np
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
 from bertworks.studio.app import create_studio
 
+MARGIN = 16
 SIZES = {"light": (1200, 820), "dark": (1200, 820), "narrow": (390, 820)}
 
 
 class Shot(NamedTuple):
-    """A part, its state, what must be there before the picture is taken, and what is pressed first."""
+    """A part, its state, what must be there before the picture is taken, what is pressed first, and what is seen.
+
+    first, last: the picture goes from the beginning of one element to the end of the other; from the top without `first`
+    """
 
     name: str
     part: str
@@ -35,6 +42,8 @@ class Shot(NamedTuple):
     wanted: str
     pressed: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("light", "dark", "narrow")
+    first: str = ""
+    last: str = "#view > :last-child"
 
 
 def shots(models: list[str]) -> list[Shot]:
@@ -43,15 +52,30 @@ def shots(models: list[str]) -> list[Shot]:
     reviews = "reviews" if "reviews" in names else names[0]
     film = "The film was released in the United States."
     review = "A slow start, but the last hour is wonderful and the music stays with you."
+    german = "en-de" if "en-de" in names else names[0]
+    one, picture = ("light",), ".attention"
     return [
         Shot("attention", "attention", {"view": "lines"}, "svg.head-lines"),
-        Shot("attention-heads", "attention", {"view": "grid"}, "svg.head-grid", kinds=("light",)),
+        Shot("attention-heads", "attention", {"view": "grid"}, "svg.head-grid", (), one, picture, picture),
         Shot(
             "attention-matrix",
             "attention",
             {"view": "matrix", "layer": 6, "heads": [12]},
             "svg.head-matrix",
-            kinds=("light",),
+            (),
+            one,
+            picture,
+            picture,
+        ),
+        Shot(  # the word "Mädchen", at the head with which it looks most at a word of the source
+            "attention-alignment",
+            "attention",
+            {"model": german, "text": "Today the girl likes the bird.", "pick": "row-4"},
+            "svg.head-lines",
+            (".finds button",),
+            one,
+            picture,
+            picture,
         ),
         Shot("cloze", "cloze", {"model": english, "text": film, "masks": [7]}, ".bar, .notice"),
         Shot(
@@ -61,8 +85,27 @@ def shots(models: list[str]) -> list[Shot]:
             ".tokenizer",
             (".pieces button >> nth=1", "text=Next"),
         ),
-        Shot("meaning", "meaning", {}, ".scatter .dot, .notice", ("[data-text='0']",)),
-        Shot("meaning-word", "meaning", {"tab": "word"}, ".matrix, .notice", kinds=("light",)),
+        Shot("meaning", "meaning", {}, ".scatter .dot, .notice", ("[data-text='0']",), last="section:has(.map)"),
+        Shot("meaning-word", "meaning", {"tab": "word"}, ".matrix, .notice", (), one, "section:has(.scatter)"),
+        Shot(
+            "meaning-vectors",
+            "meaning",
+            {"tab": "vectors", "near": "violin", "a": "man", "b": "king", "c": "woman"},
+            "section:has-text('Neighbours') .bar, .notice",
+            (),
+            one,
+            ".card:has(select)",
+            ".columns",
+        ),
+        Shot(
+            "meaning-bias",
+            "meaning",
+            {"tab": "vectors", "own": "nurse engineer librarian pilot"},
+            ".axis-plot, .notice",
+            (),
+            one,
+            "section:has(.axis-plot)",
+        ),
         Shot(
             "tasks",
             "tasks",
@@ -85,23 +128,36 @@ def take(page: Page, address: str, shot: Shot, path: Path) -> None:
     page.mouse.move(5, 400)
     page.wait_for_timeout(600)
     page.evaluate("document.activeElement.blur()")
-    height = page.evaluate("document.querySelector('main').getBoundingClientRect().bottom + scrollY")
     width = page.viewport_size["width"] if page.viewport_size else 1200
-    picture = page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": width, "height": min(height, 1400)})
+    top = edge(page, shot.first, "top") - MARGIN if shot.first else 0
+    bottom = edge(page, shot.last, "bottom") + MARGIN
+    picture = page.screenshot(full_page=True, clip={"x": 0, "y": top, "width": width, "height": bottom - top})
     path.write_bytes(smaller(picture))
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
+def edge(page: Page, selector: str, side: str) -> float:
+    """Where the first such element begins, or where the last one ends; without any, the part itself."""
+    found = page.locator(selector)
+    one = (found.first if side == "top" else found.last) if found.count() else page.locator("#view")
+    return float(one.evaluate("(element, side) => element.getBoundingClientRect()[side] + scrollY", side))
+
+
 def smaller(png: bytes) -> bytes:
-    """The same picture with 256 colours, where Pillow is installed."""
+    """The same picture with its 256 most frequent colours, where Pillow is installed: grounds and marks stay exact."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
         return png
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), np.int64)
+    packed = pixels @ [65536, 256, 1]  # one number for a colour
+    found, places, counts = np.unique(packed, return_inverse=True, return_counts=True)
+    kept = found[np.argsort(-counts)[:256]]
+    apart = sum((found[:, None] // unit % 256 - kept // unit % 256) ** 2 for unit in (65536, 256, 1))
+    picture = Image.fromarray(np.argmin(apart, axis=1)[places].reshape(packed.shape).astype(np.uint8), "P")
+    picture.putpalette([int(colour // unit % 256) for colour in kept for unit in (65536, 256, 1)])
     target = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE).save(
-        target, "PNG", optimize=True
-    )
+    picture.save(target, "PNG", optimize=True)
     return target.getvalue()
 
 

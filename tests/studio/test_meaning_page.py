@@ -77,14 +77,14 @@ def test_labels_layers_and_ways_of_drawing(page: Any, address: str) -> None:
     assert "method=tsne" in page.url
 
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download as JSON").click()
+        page.get_by_role("button", name="Download as JSON").first.click()
     data = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
     assert (data["labels"], data["layers"], data["pooling"], data["texts"]) == (list("aabb"), "1", "max", TEXTS)
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download as SVG").click()
+        page.get_by_role("button", name="Download as SVG").first.click()
     assert Path(download.value.path()).read_text(encoding="utf-8").count("<circle") == 4
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download as PNG").click()
+        page.get_by_role("button", name="Download as PNG").first.click()
     assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
@@ -108,7 +108,7 @@ def test_the_file_of_a_map_is_that_of_the_map(page: Any, address: str) -> None:
     page.get_by_label("Layers", exact=True).select_option("1")
     page.get_by_role("status").get_by_text("No.").wait_for()
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download as JSON").click()
+        page.get_by_role("button", name="Download as JSON").first.click()
     assert json.loads(Path(download.value.path()).read_text(encoding="utf-8"))["layers"] == "last"
 
 

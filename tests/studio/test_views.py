@@ -129,6 +129,45 @@ def test_a_filter_finds_its_token_in_a_long_text(page: Any, studio: str) -> None
     assert room["y"] <= box["y"] <= room["y"] + room["height"]
 
 
+def test_the_filter_of_the_matrix_is_for_rows_and_columns(page: Any, studio: str, minilm: LoadedModel) -> None:
+    attention = minilm.attend(ANIMAL)
+    page.goto(address(studio, "attention", text=ANIMAL, view="matrix", layer=2, heads=[1]))
+    image = page.locator("svg.head-matrix image")
+    image.wait_for()
+    before = image.get_attribute("href")
+
+    def labels(side: str, more: str = "") -> list[str]:
+        return page.locator(f"svg.head-matrix [data-{side}]{more}").all_text_contents()
+
+    page.get_by_label("Only tokens with").fill("animal")
+    until(page, lambda: labels("row", ":not(.faint)") == labels("column", ":not(.faint)") == ["animal"])
+    assert labels("row") == labels("column") == list(attention.tokens)
+    assert image.get_attribute("href") != before  # the others are pale
+
+    page.get_by_label("Among").select_option("columns")
+    until(page, lambda: labels("column", ":not(.faint)") == labels("column") == ["animal"])
+    assert labels("row", ":not(.faint)") == list(attention.tokens)
+    it, animal = attention.tokens.index("it"), attention.tokens.index("animal")
+    page.locator("svg.head-matrix").focus()
+    for _ in range(it + 1):  # the first key enters at the first cell
+        page.keyboard.press("ArrowDown")
+    told = f"“it” looks at “animal”: {attention.weights[1, 0, it, animal]:.3f}"
+    assert page.locator(".caption").inner_text().endswith(told)
+    page.keyboard.press("ArrowRight")  # there is no other column
+    assert page.locator(".caption").inner_text().endswith(told)
+    assert "among=columns" in page.url
+
+    page.get_by_label("Among").select_option("rows")
+    until(page, lambda: labels("row") == ["animal"])
+    assert labels("column") == list(attention.tokens)
+    page.get_by_label("Among").select_option("both")
+    page.get_by_label("Only tokens with").fill("t")
+    until(page, lambda: labels("row") == labels("column") == [token for token in attention.tokens if "t" in token])
+    page.reload()
+    image.wait_for()
+    assert labels("column") == [token for token in attention.tokens if "t" in token]
+
+
 def test_the_buttons_and_file_names_say_what_is_shown(page: Any, studio: str, tmp_path: Path) -> None:
     page.goto(address(studio, "attention", text=ANIMAL, view="grid"))
     page.get_by_role("button", name="layer 5, head 2", exact=True).focus()

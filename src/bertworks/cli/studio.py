@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bertworks.cli.common import DEFAULT_MODEL, DeviceOption, ThreadsOption, prepare
+from bertworks.cli.common import DEFAULT_MODEL, DeviceOption, SeedOption, ThreadsOption, prepare
 from bertworks.cli.console import print_note, print_result
 from bertworks.errors import UsageError
 
@@ -26,6 +26,7 @@ def studio(
     port: Annotated[int, typer.Option("--port", help="0 takes any free one.", min=0, max=65535)] = 8421,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     device: DeviceOption = "cpu",
+    seed: SeedOption = 0,
     threads: ThreadsOption = None,
 ) -> None:
     """Look inside models in a browser, without a network.
@@ -41,10 +42,11 @@ def studio(
     """
     if runs is not None and not runs.is_dir():
         raise UsageError(f"--runs {runs} is not a folder")
-    prepare(seed=0, threads=threads)
+    prepare(seed=seed, threads=threads)
     try:
         import uvicorn
 
+        from bertworks.serve.hosts import is_loopback
         from bertworks.studio.app import LOCAL, create_studio
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette", "pydantic"):
@@ -55,10 +57,9 @@ def studio(
     shown = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
     address = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
     print_note("loading models …")
-    local = host in ("127.0.0.1", "localhost", "::1")
-    app = create_studio(models or [DEFAULT_MODEL], runs, hosts=(*LOCAL, host), device=device)
+    app = create_studio(models or [DEFAULT_MODEL], runs, hosts=(*LOCAL, host), device=device, seed=seed)
     print_result(f"studio at {address} (Ctrl-C ends it)")
-    if not local:
+    if not is_loopback(host):
         print_note(f"note: everyone who reaches {host} can use this page and read the runs")
     if browser:
         webbrowser.open(address)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from bertworks.errors import BertworksError
 from bertworks.infer.loaded import LoadedModel
+from bertworks.serve.hosts import is_address, requested_host
 from bertworks.studio import attention, cloze, meaning, tasks, tokens
 from bertworks.studio import runs as run_routes
 from bertworks.studio.models import Models
@@ -49,10 +48,12 @@ def create_studio(
     *,
     hosts: Sequence[str] = LOCAL,
     device: str = "cpu",
+    seed: int = 0,
 ) -> FastAPI:
     """The application with these models (`MODEL`, `NAME=MODEL`, or a name with a loaded model) and a folder of runs.
 
-    hosts: under which names it answers, beside addresses in numbers: a website can make its own name lead here, but no number
+    hosts: under which names it answers, beside addresses in numbers
+    seed:  where random numbers start, of maps and of tests
     """
     loaded = Models(models, device)
     app = FastAPI(title="Bertworks studio", docs_url=None, redoc_url=None, openapi_url=None)
@@ -66,8 +67,9 @@ def create_studio(
     def list_models() -> dict[str, Any]:
         return {"models": loaded.describe()}
 
-    for part in (attention, cloze, tokens, meaning, tasks):
+    for part in (attention, cloze, tokens, tasks):
         app.include_router(part.router(loaded))
+    app.include_router(meaning.router(loaded, seed))
     app.include_router(run_routes.router(runs))
     app.mount("/", StaticFiles(directory=str(files("bertworks.studio") / "static"), html=True))
     return app
@@ -76,10 +78,13 @@ def create_studio(
 def _guard(hosts: Sequence[str]) -> Callable[[Request, Next], Awaitable[Response]]:
     """Refuse what is not meant for us or too large before it is read; put the headers on answers that do not set their own."""
 
+    names = frozenset(host.lower() for host in hosts if host)
+
     async def guard(request: Request, call_next: Next) -> Response:
-        host = request.headers.get("host", "")
-        if not _answers_to(host, hosts):
-            return _sentence(400, f"the studio does not answer under the name {host!r}; use its address, as 127.0.0.1")
+        host = requested_host(request.headers)
+        if host not in names and not is_address(host):
+            asked = request.headers.get("host", "")[:100]
+            return _sentence(400, f"the studio does not answer under the name {asked!r}; use its address, as 127.0.0.1")
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not length.isdigit():
             return _sentence(411, "the request does not say how long it is")
@@ -91,14 +96,6 @@ def _guard(hosts: Sequence[str]) -> Callable[[Request, Next], Awaitable[Response
         return response
 
     return guard
-
-
-def _answers_to(host: str, names: Sequence[str]) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name in [one.lower() for one in names] or bool(ip_address(name))
-    except ValueError:  # neither a name of ours nor an address
-        return False
 
 
 def _sentence(status: int, text: str) -> JSONResponse:

@@ -262,8 +262,8 @@ class BiasRequest(BaseModel):
     words: list[str] = []
 
 
-def router(models: Models) -> APIRouter:
-    """The routes under /api/meaning."""
+def router(models: Models, seed: int = 0) -> APIRouter:
+    """The routes under /api/meaning; `seed` is where random numbers start."""
     routes = APIRouter(prefix="/api/meaning")
     embeddings = Embeddings(models)
     tables = models.vectors
@@ -286,7 +286,7 @@ def router(models: Models) -> APIRouter:
     @routes.post("/map")
     def make_map(asked: MapRequest) -> dict[str, Any]:
         texts = check_texts(asked.texts)
-        return text_map(embeddings.of(asked.model, texts, asked.layers, asked.pooling), asked.method)
+        return text_map(embeddings.of(asked.model, texts, asked.layers, asked.pooling), asked.method, seed=seed)
 
     @routes.post("/nearest")
     def find_nearest(asked: NearestRequest) -> dict[str, Any]:
@@ -315,6 +315,6 @@ def router(models: Models) -> APIRouter:
 
     @routes.post("/bias")
     def bias(asked: BiasRequest) -> dict[str, Any]:
-        return word_vectors.bias_axis(tables.get(asked.vectors), asked.words)
+        return word_vectors.bias_axis(tables.get(asked.vectors), asked.words, seed=seed)
 
     return routes

@@ -52,16 +52,17 @@ def project(vectors: NDArray[np.floating], method: str = "pca", *, seed: int = 0
     wide = np.asarray(vectors, np.float64)
     if method == "pca":
         return pca(wide)
+    start = seed % 2**32  # both count no further
     near = min(USUAL_NEIGHBOURS[method], max(2, (count - 1) // 3))
     if method == "tsne":
         from sklearn.manifold import TSNE
 
         # From PCA's picture, so that what is far apart begins far apart.
-        model = TSNE(perplexity=near, init=_spread(pca(wide).points), random_state=seed, method="barnes_hut")
+        model = TSNE(perplexity=near, init=_spread(pca(wide).points), random_state=start, method="barnes_hut")
         return Projection(np.asarray(model.fit_transform(wide), np.float64))
     from umap import UMAP  # type: ignore[import-not-found,unused-ignore]
 
-    return Projection(np.asarray(UMAP(n_neighbors=near, random_state=seed).fit_transform(wide), np.float64))
+    return Projection(np.asarray(UMAP(n_neighbors=near, random_state=start).fit_transform(wide), np.float64))
 
 
 def pca(vectors: Floats) -> Projection:

@@ -62,11 +62,14 @@ def analogy(vectors: WordVectors, a: str, b: str, c: str, top: int = 10) -> dict
     return {"words": words, "neighbours": _plain(vectors.analogy(_asked(a), _asked(b), _asked(c), _top(top)))}
 
 
-def bias_axis(vectors: WordVectors, words: Sequence[str] = ()) -> dict[str, Any]:
-    """Where neutral words lie between she and he, before and after neutralising; `words` are measured beside them."""
+def bias_axis(vectors: WordVectors, words: Sequence[str] = (), *, seed: int = 0) -> dict[str, Any]:
+    """Where neutral words lie between she and he, before and after neutralising; `words` are measured beside them.
+
+    seed: for the splits that association tests draw where there are too many to try all
+    """
     if len(words) > MOST_WORDS:
         raise UsageError(f"there are {len(words)} words; {MOST_WORDS} at most are put on the axis at once")
-    found = _measured(vectors)
+    found = _measured(vectors, seed)
     direction = found["direction"]
     own = [
         {
@@ -87,12 +90,12 @@ def bias_axis(vectors: WordVectors, words: Sequence[str] = ()) -> dict[str, Any]
 
 
 @functools.lru_cache(maxsize=2)
-def _measured(vectors: WordVectors) -> dict[str, Any]:
+def _measured(vectors: WordVectors, seed: int) -> dict[str, Any]:
     """By the built-in lists, as `bertworks vectors bias` does."""
     direction = bias.find_direction(vectors, BUILT_IN.pairs)
-    before = bias.measure(vectors, BUILT_IN, direction, examples=EXAMPLES)
+    before = bias.measure(vectors, BUILT_IN, direction, examples=EXAMPLES, seed=seed)
     changed = bias.debiased(vectors, BUILT_IN, direction)
-    after = bias.measure(changed, BUILT_IN, direction, sides=before.projections, examples=EXAMPLES)
+    after = bias.measure(changed, BUILT_IN, direction, sides=before.projections, examples=EXAMPLES, seed=seed)
     return {"direction": direction, "before": before, "after": after, "changed": changed}
 
 

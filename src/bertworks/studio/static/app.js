@@ -2,7 +2,7 @@
 
 import { debounce, fill, h } from "./lib/dom.js";
 import { makeApi, SILENT } from "./lib/api.js";
-import { setTheme } from "./lib/theme.js";
+import { startTheme } from "./lib/theme.js";
 import { read, tooLong, toHash, write } from "./lib/url.js";
 
 const VIEWS = ["attention", "cloze", "tokens", "meaning", "tasks", "runs"];
@@ -100,27 +100,13 @@ async function show() {
   own.unmount = module.mount(root, context) ?? null;
 }
 
-function startTheme() {
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const stored = localStorage.getItem("theme");
-  setTheme(stored ?? (system.matches ? "dark" : "light"));
-  system.addEventListener("change", () => {
-    if (!localStorage.getItem("theme")) setTheme(system.matches ? "dark" : "light");
-  });
-  document.getElementById("theme").addEventListener("click", () => {
-    const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    localStorage.setItem("theme", theme);
-    setTheme(theme);
-  });
-}
-
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main").focus();
 });
 addEventListener("popstate", show); // the back button, a link of the navigation, an address typed by hand
 
-startTheme();
+startTheme(localStorage);
 try {
   ({ models } = await api.get("/api/models"));
 } catch {

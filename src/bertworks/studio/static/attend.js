@@ -1,7 +1,7 @@
 // The entry of a page that `bertworks attend` writes: the picture that lies in the page, its state in the address.
 
 import { fill, h } from "./lib/dom.js";
-import { setTheme } from "./lib/theme.js";
+import { startTheme } from "./lib/theme.js";
 import { read, write } from "./lib/url.js";
 import { readWeights } from "./attention/weights.js";
 import { showPicture } from "./attention/panel.js";
@@ -10,10 +10,7 @@ const VIEW = "attention";
 
 async function start() {
   const payload = JSON.parse(document.getElementById("data").textContent);
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  setTheme(system.matches ? "dark" : "light");
-  system.addEventListener("change", () => setTheme(system.matches ? "dark" : "light"));
-  document.getElementById("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  startTheme();
   const what = payload.kind === "alignment" ? `${payload.columns.length} words read, ${payload.rows.length} written` : `${payload.rows.length} tokens`;
   fill(document.getElementById("about"), h("b", {}, payload.model), ` · ${payload.layers} layers with ${payload.heads} heads · ${what}`);
   const weights = await readWeights(payload);

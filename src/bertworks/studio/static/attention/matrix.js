@@ -7,48 +7,55 @@ import { raster, ramp } from "./raster.js";
 const short = (token) => shortened(token, 18);
 const READABLE = 9; // pixels of a cell from which on labels fit
 
-/** options: {layer, head, cell, rows: indexes to show, onread(row, column, weight)}; returns {svg, note, follow(scrollLeft, scrollTop)}. */
-export function drawMatrix(payload, weights, { layer, head, cell, rows, onread }) {
+/**
+ * options: {layer, head, cell, rows and columns: numbers of those to show, faint(side, index), pale(row, column), onread(row, column, weight)}
+ * Returns {svg, note, follow(scrollLeft, scrollTop), first: [x, y] of what is not faint}.
+ */
+export function drawMatrix(payload, weights, { layer, head, cell, rows, columns, faint, pale, onread }) {
   const labelled = cell >= READABLE;
   const fontSize = Math.min(13, cell * 0.9);
   const longest = (tokens) => Math.max(1, ...tokens.map((token) => [...short(token)].length)) * fontSize * 0.6 + 12;
-  const left = labelled ? longest(payload.rows) : 4;
-  const top = labelled ? longest(payload.columns) : 4;
-  const width = left + weights.columns * cell + 8;
-  const height = top + rows.length * cell + 8;
+  const left = labelled ? longest(rows.map((row) => payload.rows[row])) : 4;
+  const top = labelled ? longest(columns.map((column) => payload.columns[column])) : 4;
+  const [across, down] = [columns.length * cell, rows.length * cell];
+  const width = left + across + 8;
+  const height = top + down + 8;
   // Labels stay in sight when the picture is scrolled, on a ground that hides what goes on below them.
   const ground = (width, height) => s("rect", { width, height, class: "ground" });
   const rowLabels = s("g", {}, ground(left - 1, height));
   const columnLabels = s("g", {}, ground(width, top - 1));
   const corner = s("g", {}, ground(left - 1, top - 1));
   if (labelled) {
-    rows.forEach((row, place) => rowLabels.append(s("text", { x: left - 5, y: top + (place + 0.5) * cell, "text-anchor": "end", "font-size": fontSize, class: "label" }, short(payload.rows[row]))));
-    payload.columns.forEach((token, column) => columnLabels.append(s("text", {
-      transform: `translate(${left + (column + 0.5) * cell} ${top - 5}) rotate(-90)`, "text-anchor": "start", "font-size": fontSize, class: "label",
-    }, short(token))));
+    const kind = (side, index) => (faint(side, index) ? "label faint" : "label");
+    rows.forEach((row, place) => rowLabels.append(s("text", {
+      x: left - 5, y: top + (place + 0.5) * cell, "text-anchor": "end", "font-size": fontSize, class: kind("row", row), "data-row": row,
+    }, short(payload.rows[row]))));
+    columns.forEach((column, place) => columnLabels.append(s("text", {
+      transform: `translate(${left + (place + 0.5) * cell} ${top - 5}) rotate(-90)`, "text-anchor": "start", "font-size": fontSize, class: kind("column", column), "data-column": column,
+    }, short(payload.columns[column]))));
   }
-  function follow(across, down) {
-    rowLabels.setAttribute("transform", `translate(${across} 0)`);
-    columnLabels.setAttribute("transform", `translate(0 ${down})`);
-    corner.setAttribute("transform", `translate(${across} ${down})`);
+  function follow(scrollLeft, scrollTop) {
+    rowLabels.setAttribute("transform", `translate(${scrollLeft} 0)`);
+    columnLabels.setAttribute("transform", `translate(0 ${scrollTop})`);
+    corner.setAttribute("transform", `translate(${scrollLeft} ${scrollTop})`);
   }
   const cursor = s("rect", { width: cell, height: cell, class: "cursor", visibility: "hidden" });
   const svg = s("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height, class: "head-matrix", tabindex: 0, role: "application",
     "aria-label": `Weights of layer ${layer + 1}, head ${head + 1}; arrow keys go from cell to cell`,
   },
-    s("image", { href: raster(weights, layer, head, { order: rows, colours: ramp() }), x: left, y: top, width: weights.columns * cell, height: rows.length * cell, preserveAspectRatio: "none", class: "pixels" }),
-    s("rect", { x: left, y: top, width: weights.columns * cell, height: rows.length * cell, class: "frame" }),
+    s("image", { href: raster(weights, layer, head, { rows, columns, pale, colours: ramp() }), x: left, y: top, width: across, height: down, preserveAspectRatio: "none", class: "pixels" }),
+    s("rect", { x: left, y: top, width: across, height: down, class: "frame" }),
     cursor, labelled && [rowLabels, columnLabels, corner]);
 
-  let place = null; // [row's place, column]
-  function go(rowPlace, column) {
-    if (rowPlace < 0 || column < 0 || rowPlace >= rows.length || column >= weights.columns) return;
-    place = [rowPlace, column];
-    cursor.setAttribute("x", left + column * cell);
-    cursor.setAttribute("y", top + rowPlace * cell);
+  let place = null; // of the row and of the column, among those shown
+  function go(i, j) {
+    if (i < 0 || j < 0 || i >= rows.length || j >= columns.length) return;
+    place = [i, j];
+    cursor.setAttribute("x", left + j * cell);
+    cursor.setAttribute("y", top + i * cell);
     cursor.setAttribute("visibility", "visible");
-    onread(rows[rowPlace], column, weights.at(layer, head, rows[rowPlace], column));
+    onread(rows[i], columns[j], weights.at(layer, head, rows[i], columns[j]));
   }
   const point = (event) => {
     const box = svg.getBoundingClientRect();
@@ -66,5 +73,6 @@ export function drawMatrix(payload, weights, { layer, head, cell, rows, onread }
     if (place) go(...steps[event.key]);
     else go(0, 0);
   });
-  return { svg, note: "", follow };
+  const first = (some, side) => Math.max(0, some.findIndex((index) => !faint(side, index))) * cell;
+  return { svg, note: "", follow, first: [left + first(columns, "column"), top + first(rows, "row")] };
 }

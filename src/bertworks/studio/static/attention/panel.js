@@ -6,13 +6,16 @@ import { hue } from "../lib/svg.js";
 import { drawGrid } from "./grid.js";
 import { drawLines } from "./lines.js";
 import { drawMatrix } from "./matrix.js";
+import { upTo } from "./raster.js";
 import { bestHeads } from "./weights.js";
 
 const SPECIAL = /^(\[[A-Z]+\]|<[^>]*>|[.,;:!?])$/;
+// What the filter does to a matrix: shades all but the rows and columns that it finds, or leaves out what it does not find.
+const AMONG = [["either", "rows or columns (others pale)"], ["rows", "rows alone"], ["columns", "columns alone"], ["both", "rows and columns alone"]];
 const ROLES = { self: ["looks", "at"], causal: ["looks back", "at"], alignment: ["was written while looking", "at"] };
 
 /**
- * context: {state, setState(patch, options)}; the state is {view, layer, heads, links, zoom, cell, filter, pick, parts}, counted from 1.
+ * context: {state, setState(patch, options)}; the state is {view, layer, heads, links, zoom, cell, filter, among, pick, parts}, counted from 1.
  * Returns {unmount}.
  */
 export function showPicture(root, payload, weights, context) {
@@ -26,6 +29,7 @@ export function showPicture(root, payload, weights, context) {
   const controls = h("div", { class: "row controls" });
   let svg = null;
   let follow = () => {}; // keeps labels in sight
+  let first = null; // where the matrix has the first token that the filter finds
   picture.addEventListener("scroll", () => follow(picture.scrollLeft, picture.scrollTop));
 
   function start(state) {
@@ -34,11 +38,12 @@ export function showPicture(root, payload, weights, context) {
     return {
       view: ["lines", "grid", "matrix"].includes(state.view) ? state.view : "lines",
       layer: within(state.layer, weights.layers, Math.max(0, payload.kind === "alignment" ? weights.layers - 2 : 0)),
-      heads: heads.length ? heads : tokens > 60 ? [0] : Array.from({ length: weights.heads }, (_, head) => head),
+      heads: heads.length ? heads : tokens > 60 ? [0] : upTo(weights.heads),
       links: [0, 1, 2, 3, 5, 10].includes(state.links) ? state.links : tokens > 60 ? 3 : heads.length === 1 || weights.heads === 1 ? 0 : 2,
       zoom: Number(state.zoom) >= 1 && Number(state.zoom) <= 36 ? Number(state.zoom) : tokens > 200 ? 14 : 22,
       cell: Number(state.cell) >= 1 && Number(state.cell) <= 36 ? Number(state.cell) : null,
       filter: typeof state.filter === "string" ? state.filter : "",
+      among: AMONG.some(([name]) => name === state.among) ? state.among : "either",
       parts: isPair && ["00", "01", "10", "11"].includes(state.parts) ? state.parts : "all",
       pick: readPick(state.pick),
     };
@@ -55,7 +60,7 @@ export function showPicture(root, payload, weights, context) {
     Object.assign(settings, patch);
     context.setState({
       view: settings.view, layer: settings.layer + 1, heads: settings.heads.map((head) => head + 1), links: settings.links,
-      zoom: settings.zoom, cell: settings.cell, filter: settings.filter || null, parts: settings.parts === "all" ? null : settings.parts,
+      zoom: settings.zoom, cell: settings.cell, filter: settings.filter || null, among: settings.among === "either" ? null : settings.among, parts: settings.parts === "all" ? null : settings.parts,
       pick: settings.pick ? `${settings.pick.side}-${settings.pick.index + 1}` : null,
     }, options);
   }
@@ -80,18 +85,23 @@ export function showPicture(root, payload, weights, context) {
     const rowMatches = payload.rows.map(matches);
     const columnMatches = payload.columns.map(matches);
     const nothing = settings.filter && !rowMatches.includes(true) && !columnMatches.includes(true);
+    const faint = (side, index) => !nothing && !(side === "row" ? rowMatches : columnMatches)[index];
     let drawn;
     if (view === "grid") drawn = drawGrid(payload, weights, { layer, heads, onopen: (newLayer, head) => {
       change({ view: "lines", layer: newLayer, heads: [head] });
       focus("layer");
     } });
     else if (view === "matrix") {
-      const rows = payload.rows.map((_, row) => row).filter((row) => (rowMatches[row] || !rowMatches.includes(true)) && (settings.parts === "all" || payload.rowSegments[row] === Number(settings.parts[0])));
-      drawn = drawMatrix(payload, weights, { layer, head: heads[0], cell: cellSize(), rows, onread: tell });
+      const { rows, columns } = matrixParts();
+      drawn = drawMatrix(payload, weights, {
+        layer, head: heads[0], cell: cellSize(), rows, columns, onread: tell,
+        faint: (side, index) => settings.among === "either" && faint(side, index),
+        pale: (row, column) => settings.among === "either" && faint("row", row) && faint("column", column),
+      });
     } else {
       drawn = drawLines(payload, weights, {
         layer, heads, links, rowHeight: zoom, room: picture.clientWidth || 800, picked: pick,
-        faint: (side, index) => !nothing && !(side === "row" ? rowMatches : columnMatches)[index],
+        faint,
         allowed: (row, column) => inParts(row, column) && (rowMatches[row] || columnMatches[column]),
         onpick: (side, index) => {
           const again = settings.pick?.side === side && settings.pick.index === index;
@@ -104,6 +114,7 @@ export function showPicture(root, payload, weights, context) {
     const { scrollLeft, scrollTop } = picture;
     svg = drawn.svg;
     follow = drawn.follow ?? (() => {});
+    first = drawn.first ?? null;
     fill(picture, svg);
     picture.scrollTo(scrollLeft, scrollTop);
     follow(picture.scrollLeft, picture.scrollTop);
@@ -111,10 +122,24 @@ export function showPicture(root, payload, weights, context) {
     explain();
   }
 
+  /** The rows and columns of the matrix: of the chosen texts, and those alone that the filter finds where it leaves others out. */
+  function matrixParts() {
+    const shown = (tokens, segments, place, leavesOut) => {
+      const found = tokens.map(matches);
+      return upTo(tokens.length).filter((index) => (settings.parts === "all" || segments[index] === Number(settings.parts[place]))
+        && (!leavesOut || found[index] || !found.includes(true)));
+    };
+    return {
+      rows: shown(payload.rows, payload.rowSegments, 0, ["rows", "both"].includes(settings.among)),
+      columns: shown(payload.columns, payload.columnSegments, 1, ["columns", "both"].includes(settings.among)),
+    };
+  }
+
   /** Pixels of a cell: as chosen, or so that the matrix fits. */
   function cellSize() {
-    const room = (picture.clientWidth || 800) - (weights.columns > 60 ? 12 : 110);
-    return settings.cell ?? Math.max(1, Math.min(26, Math.floor(room / weights.columns)));
+    const count = Math.max(matrixParts().columns.length, 1);
+    const room = (picture.clientWidth || 800) - (count > 60 ? 12 : 110);
+    return settings.cell ?? Math.max(1, Math.min(26, Math.floor(room / count)));
   }
 
   const headNames = () => (settings.heads.length === weights.heads && weights.heads > 1 ? "all heads" : settings.heads.length === 1 ? `head ${settings.heads[0] + 1}` : `heads ${settings.heads.map((head) => head + 1).join(", ")}`);
@@ -124,7 +149,7 @@ export function showPicture(root, payload, weights, context) {
     const [verb, at] = ROLES[payload.kind];
     fill(finds);
     if (view === "grid") caption.textContent = "Every square is one head: rows look at columns, darker is more. Vertical stripes: all tokens look at one; diagonals: they look at neighbours. Press one to open it.";
-    else if (view === "matrix") caption.textContent = `Layer ${layer + 1}, head ${settings.heads[0] + 1}: a row ${verb} ${at} the columns, darker is more; every row sums to 1. Point at a cell for its weight.`;
+    else if (view === "matrix") caption.textContent = `Layer ${layer + 1}, head ${settings.heads[0] + 1}: a row ${verb} ${at} the columns, darker is more; every row sums to 1 over all columns. Point at a cell for its weight.`;
     else {
       const what = payload.kind === "alignment" ? "each word of the translation, at the left, was written while looking at words of the source, at the right" : `each token at the left ${verb} ${at} tokens at the right`;
       caption.textContent = `Layer ${layer + 1}, ${headNames()}: ${what}; a stronger line is more.${pick ? "" : " Point at a token for its weights, press it to keep them."}`;
@@ -161,9 +186,11 @@ export function showPicture(root, payload, weights, context) {
       const filter = h("input", { type: "search", value: settings.filter, size: 12, placeholder: "it", "data-control": "filter" });
       filter.addEventListener("input", debounce(() => {
         change({ filter: filter.value.trim() }, { replace: true, controls: false });
-        picture.querySelector(".tokens text:not(.faint)")?.scrollIntoView({ block: "nearest" });
+        if (first) picture.scrollTo(first[0] - picture.clientWidth / 2, first[1] - picture.clientHeight / 2);
+        else picture.querySelector(".tokens text:not(.faint)")?.scrollIntoView({ block: "nearest" });
       }, 200));
       parts.push(field("Only tokens with", filter));
+      if (view === "matrix") parts.push(field("Among", select(AMONG, settings.among, (value) => change({ among: value }), { "data-control": "among" })));
       if (isPair) parts.push(field("Between texts", select([["all", "all"], ["00", "first → first"], ["01", "first → second"], ["10", "second → first"], ["11", "second → second"]], settings.parts, (value) => change({ parts: value }), { "data-control": "parts" })));
     }
     fill(controls, parts);
@@ -175,7 +202,7 @@ export function showPicture(root, payload, weights, context) {
       if (!settings.heads.includes(head)) change({ heads: [...others, head].sort((one, other) => one - other) });
       else if (others.length) change({ heads: others }); // the last one stays: a picture of no head shows nothing
     };
-    const all = Array.from({ length: weights.heads }, (_, head) => head);
+    const all = upTo(weights.heads);
     return h("div", { class: "field" }, h("span", { class: "legend-title" }, "Heads"),
       h("div", { class: "heads", role: "group", "aria-label": "Heads" },
         all.map((head) => h("button", {

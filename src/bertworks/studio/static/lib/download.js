@@ -8,8 +8,10 @@ const KEPT = [
   "image-rendering",
 ];
 
-/** The SVG as text that looks the same outside of the page: what style sheets say becomes attributes. */
-export function svgText(svg) {
+const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // no XML may hold them
+
+/** A copy of an SVG that looks the same outside of the page: what style sheets say becomes attributes. */
+export function styled(svg) {
   const copy = svg.cloneNode(true);
   const originals = [svg, ...svg.querySelectorAll("*")];
   const copies = [copy, ...copy.querySelectorAll("*")];
@@ -21,6 +23,12 @@ export function svgText(svg) {
       if (value) copies[index].setAttribute(name, value);
     }
   });
+  return copy;
+}
+
+/** The SVG as text, as large as it is drawn, on the page's ground. */
+export function svgText(svg) {
+  const copy = styled(svg);
   const { width, height } = size(svg);
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("width", width);
@@ -33,7 +41,7 @@ export function svgText(svg) {
   ground.setAttribute("height", "100%");
   ground.setAttribute("fill", getComputedStyle(document.body).getPropertyValue("--card").trim() || "#fff");
   copy.prepend(ground);
-  return new XMLSerializer().serializeToString(copy);
+  return new XMLSerializer().serializeToString(copy).replace(CONTROL, "\ufffd");
 }
 
 function size(svg) {
@@ -71,16 +79,17 @@ export function save(blob, name) {
 }
 
 /**
- * A row of download buttons. `getSvg` and `getData` are asked when a button is pressed; either may be null.
+ * A row of download buttons. `getSvg` and `getData` are asked when a button is pressed, with the row; either may be null.
  * `name` is the file's name without its ending, or a function that gives it.
  */
 export function downloads(name, { getSvg = null, getData = null } = {}) {
   const button = (ending, run) =>
     h("button", { type: "button", class: "quiet", "data-download": ending, onclick: run, "aria-label": `Download as ${ending.toUpperCase()}` }, ending.toUpperCase());
   const called = (ending) => `${typeof name === "function" ? name() : name}.${ending}`;
-  return h("div", { class: "downloads", role: "group", "aria-label": "Download" },
+  const row = h("div", { class: "downloads", role: "group", "aria-label": "Download" },
     h("span", { class: "soft", "aria-hidden": "true" }, "Download"),
-    getSvg && button("svg", () => save(new Blob([svgText(getSvg())], { type: "image/svg+xml" }), called("svg"))),
-    getSvg && button("png", async () => save(await pngBlob(getSvg()), called("png"))),
-    getData && button("json", () => save(new Blob([JSON.stringify(getData(), null, 1)], { type: "application/json" }), called("json"))));
+    getSvg && button("svg", () => save(new Blob([svgText(getSvg(row))], { type: "image/svg+xml" }), called("svg"))),
+    getSvg && button("png", async () => save(await pngBlob(getSvg(row)), called("png"))),
+    getData && button("json", () => save(new Blob([JSON.stringify(getData(row), null, 1)], { type: "application/json" }), called("json"))));
+  return row;
 }

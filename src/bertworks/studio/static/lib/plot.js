@@ -209,7 +209,7 @@ export function matrix({ rows, columns = rows, values, low = 0, high = 1, digits
           row.map((value, column) => cell(value, index, column)))))));
 }
 
-/** (name, share from 0 to 1) as horizontal bars; `of` gives the text of the number. */
+/** {name or node, value} as horizontal bars, full at `most`; `text` writes the number. */
 export function bars(entries, { text = (value) => value.toFixed(3), most = 1 } = {}) {
   return entries.map(({ name, value, node }) =>
     h("div", { class: "bar" }, node ?? h("span", {}, name),

@@ -12,3 +12,9 @@ export function shortened(text, size = 28) {
   const characters = Array.from(text);
   return characters.length <= size ? text : `${characters.slice(0, size - 1).join("").trimEnd()}…`;
 }
+
+/** The last `size` characters of a text. */
+export function ending(text, size = 28) {
+  const characters = Array.from(text);
+  return characters.length <= size ? text : `…${characters.slice(1 - size).join("").trimStart()}`;
+}

@@ -3,6 +3,7 @@
 import { latest } from "../lib/api.js";
 import { field, fill, h, keepTyped, percent, select, selectNamed } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
+import { pictureOf } from "../lib/picture.js";
 import { bars, groupColours, legend, scatter } from "../lib/plot.js";
 import { shortened } from "../lib/text.js";
 import { embedders, noModel, parseLines } from "./shared.js";
@@ -109,7 +110,8 @@ export function mountMap(root, context) {
       plot.mark(index, near.map((one) => one.index));
       fill(details,
         h("p", { class: "picked-text" }, data.labels ? h("span", { class: "pill", style: { color: colours.get(groups[index]) } }, groups[index] || "no label") : null, data.texts[index]),
-        h("h3", {}, "Nearest texts, by cosine"),
+        h("div", { class: "spread" }, h("h3", {}, "Nearest texts, by cosine"),
+          downloads("neighbours", { getSvg: () => pictureOf(details), getData: () => ({ ...data.asked, text: data.texts[index], neighbours: named(near) }) })),
         near.length ? neighbourBars(near, pick) : h("p", { class: "soft" }, "There is no other text."));
     }
     async function search(event) {
@@ -120,7 +122,11 @@ export function mountMap(root, context) {
           { ...data.asked, texts: data.texts, query: query.value }, { signal }));
         if (!near) return;
         plot.light(near.neighbours.map((one) => one.index));
-        fill(found, neighbourBars(near.neighbours, pick));
+        const asked = query.value;
+        fill(found,
+          h("div", { class: "spread" }, h("h3", {}, `Nearest to “${shortened(asked, 60)}”, by cosine`),
+            downloads("found", { getSvg: () => pictureOf(found), getData: () => ({ ...data.asked, query: asked, neighbours: named(near.neighbours) }) })),
+          neighbourBars(near.neighbours, pick));
       } catch (error) {
         if (error.name !== "ApiError") throw error;
       }
@@ -145,6 +151,8 @@ export function mountMap(root, context) {
     const picked = context.state.pick - 1;
     if (picked >= 0 && picked < data.texts.length) pick(picked);
   }
+
+  const named = (near) => near.map((one) => ({ ...one, text: data.texts[one.index] }));
 
   function neighbourBars(near, pick) {
     return bars(near.map(({ index, cosine }) => ({

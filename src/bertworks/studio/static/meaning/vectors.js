@@ -3,6 +3,7 @@
 import { latest } from "../lib/api.js";
 import { choices, field, fill, h, keepTyped, number, percent, selectNamed } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
+import { pictureOf } from "../lib/picture.js";
 import { bars, narrow } from "../lib/plot.js";
 import { s, scale, ticks } from "../lib/svg.js";
 
@@ -30,6 +31,10 @@ export function mountVectors(root, context) {
   };
   const list = (neighbours) => bars(neighbours.map((near) => ({ name: near.word, value: near.similarity,
     node: h("button", { type: "button", class: "link", onclick: () => { word.value = near.word; similar(); } }, near.word) })));
+  const headed = (text, name, box, found) => {
+    const vectors = table.value; // another table may be chosen by the time the file is wanted
+    return h("div", { class: "spread" }, h("h3", {}, text), downloads(name, { getSvg: () => pictureOf(box), getData: () => ({ vectors, ...found }) }));
+  };
 
   // -- neighbours
   const word = h("input", { type: "text", size: 14, value: state.near ?? "" });
@@ -37,17 +42,18 @@ export function mountVectors(root, context) {
   const newestNear = latest();
   function similar() {
     context.setState({ tab: "vectors", vectors: table.value, near: word.value }, { replace: true });
-    return ask(newestNear, "/api/meaning/similar", { word: word.value }, (found) => fill(near, h("h3", {}, `Nearest to “${found.word}”, by cosine`), list(found.neighbours)));
+    return ask(newestNear, "/api/meaning/similar", { word: word.value }, (found) =>
+      fill(near, headed(`Nearest to “${found.word}”, by cosine`, "neighbours", near, found), list(found.neighbours)));
   }
 
   // -- analogies
-  const [a, b, c] = ["a", "b", "c"].map((key, index) => h("input", { type: "text", size: 10, value: state[key] ?? ANALOGIES[0][index] }));
+  const [a, b, c] = ["a", "b", "c"].map((key, index) => h("input", { type: "text", size: 8, value: state[key] ?? ANALOGIES[0][index] }));
   const fourth = h("div", {});
   const newestFourth = latest();
   function analogy() {
     context.setState({ tab: "vectors", vectors: table.value, a: a.value, b: b.value, c: c.value }, { replace: true });
     return ask(newestFourth, "/api/meaning/analogy", { a: a.value, b: b.value, c: c.value }, (found) => fill(fourth,
-      h("h3", {}, `${found.words[0]} is to ${found.words[1]} as ${found.words[2]} is to …`), list(found.neighbours)));
+      headed(`${found.words[0]} is to ${found.words[1]} as ${found.words[2]} is to …`, "analogy", fourth, found), list(found.neighbours)));
   }
 
   // -- the axis
@@ -106,10 +112,9 @@ export function mountVectors(root, context) {
 /** The words that lean most on each side, and the user's own, on a line. */
 function axisPlot(found, when) {
   const projections = Object.entries(found[when].projections);
-  const most = projections.slice(0, 14).concat(projections.slice(-14));
-  const chosen = [...new Map(most)].map(([name, value]) => ({ name, value, own: false }))
-    .concat(found.words.map((one) => ({ name: one.word, value: when === "before" ? one.projection : one.after, own: true })))
-    .sort((one, other) => one.value - other.value);
+  const most = projections.slice(0, 14).concat(projections.slice(-14)).map(([name, value]) => ({ name, value, own: false }));
+  const own = found.words.map((one) => ({ name: one.word, value: when === "before" ? one.projection : one.after, own: true }));
+  const chosen = [...new Map([...most, ...own].map((one) => [one.name, one])).values()].sort((one, other) => one.value - other.value);
   const [width, line] = [narrow() ? 400 : 700, 18];
   const all = Object.values(found.before.projections).concat(found.words.map((one) => one.projection));
   const reach = Math.max(...all.map(Math.abs), 0.05) * 1.08;

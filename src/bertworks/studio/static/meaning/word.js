@@ -3,6 +3,7 @@
 import { latest } from "../lib/api.js";
 import { field, fill, h, keepTyped, selectNamed } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
+import { sectionPicture } from "../lib/picture.js";
 import { groupColours, legend, lines, matrix, narrow, scatter } from "../lib/plot.js";
 import { shortened, slicer } from "../lib/text.js";
 import { embedders, noModel, parseLines } from "./shared.js";
@@ -59,6 +60,7 @@ export function mountWord(root, context) {
     const colours = groupColours(groups);
     const slider = h("input", { type: "range", min: 0, max: last, step: 1, value: layer });
     const told = h("output", {});
+    const which = h("small", {});
     const picture = h("div", {});
     const table = h("div", {});
     const getSvg = () => picture.querySelector("svg");
@@ -66,13 +68,14 @@ export function mountWord(root, context) {
     function drawLayer() {
       const one = answer.layers[layer];
       told.textContent = `${one.layer} of ${answer.layers[last].layer}${one.layer === 0 ? " (before it sees the sentence)" : ""}`;
+      which.textContent = ` at layer ${one.layer}`;
       fill(picture, scatter({
         points: one.points.map(([x, y], index) => ({ x, y, text: data.texts[answer.places[index].sentence], short: around(index), colour: colours.get(groups[index]) })),
         label: `“${answer.word}” in ${answer.places.length} places at layer ${one.layer}`,
         width: narrow() ? 400 : 620, height: narrow() ? 320 : 400,
       }).svg);
-      const heads = answer.places.map((place, index) => ({ name: String(index + 1), title: data.texts[place.sentence] }));
-      fill(table, matrix({ rows: heads, values: one.cosines, low: Math.min(...one.cosines.flat()), high: 1, caption: `Cosines of the places at layer ${one.layer}` }));
+      const heads = (name) => answer.places.map((place, index) => ({ name: name(index), title: data.texts[place.sentence] }));
+      fill(table, matrix({ rows: heads(around), columns: heads((index) => String(index + 1)), values: one.cosines, low: Math.min(...one.cosines.flat()), high: 1, caption: `Cosines of the places at layer ${one.layer}` }));
     }
     slider.addEventListener("input", () => { layer = Number(slider.value); drawLayer(); });
     slider.addEventListener("change", () => context.setState({ layer }, { replace: true }));
@@ -91,7 +94,9 @@ export function mountWord(root, context) {
       h("div", { class: "columns" },
         h("section", {}, h("div", { class: "spread" }, h("h2", {}, "How alike the places are"), downloads("word-layers", { getSvg: () => curve })), curve, readout,
           legend(series(groups).map((one) => [one.name, one.colour]))),
-        h("section", {}, h("h2", {}, "Cosine of every two places"), table)));
+        h("section", {}, h("div", { class: "spread" }, h("h2", {}, "Cosine of every two places", which),
+          downloads(() => `word-cosines-layer-${answer.layers[layer].layer}`, {
+            getSvg: sectionPicture, getData: () => ({ model: data.model, word: answer.word, sentences: data.texts, places: answer.places, ...answer.layers[layer] }) })), table)));
     drawLayer();
   }
 
@@ -99,9 +104,9 @@ export function mountWord(root, context) {
   function around(index) {
     const { sentence: at, start, end } = answer.places[index];
     const cut = slicer(data.texts[at]);
-    const before = cut(0, start).trim().split(/\s+/).slice(-2).join(" ");
-    const after = cut(end).trim().split(/\s+/).slice(0, 2).join(" ");
-    return shortened(`${index + 1} ${before} ${cut(start, end)} ${after}`.replace(/\s+/g, " "), 32);
+    const [before] = /(?:\S+\s+){0,2}\S*$/.exec(cut(Math.max(0, start - 60), start));
+    const [after] = /^\S*(?:\s+\S+){0,2}/.exec(cut(end, end + 60));
+    return shortened(`${index + 1} ${before}${cut(start, end)}${after}`.replace(/\s+/g, " "), 32);
   }
   function sentence(place, paint) {
     const cut = slicer(data.texts[place.sentence]);

@@ -2,11 +2,13 @@
 
 import { h, number, percent } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
+import { pictureOf } from "../lib/picture.js";
 import { narrow } from "../lib/plot.js";
 import { s, scale } from "../lib/svg.js";
 import { slicer } from "../lib/text.js";
 
 const STRONGEST = 14;
+export const METHODS = { "integrated-gradients": "Integrated gradients", "attention-rollout": "Attention rollout" };
 
 /** The answer of /api/tasks/explain. */
 export function showExplanation(found) {
@@ -20,8 +22,8 @@ function showOne(one, method) {
   const words = pieces.filter((piece) => piece.part >= 0); // special tokens often get most of a rollout
   const chart = barChart(pieces, largest(pieces), signed);
   const shown = one.texts.map((text, part) => [text, words.filter((piece) => piece.part === part)]).filter(([, own]) => own.length);
-  return h("div", { class: "explained" },
-    h("h3", {}, `Explained: ${one.of}`),
+  const box = h("div", { class: "explained" },
+    h("h3", {}, `Explained: ${one.of}`, h("small", {}, ` · ${METHODS[method]}`)),
     shown.map(([text, own]) => h("p", { class: "tagged" }, coloured(text, own, largest(words), signed))),
     signed
       ? h("p", { class: "soft" }, "Orange speaks for it, blue against it. ",
@@ -29,8 +31,9 @@ function showOne(one, method) {
           `the tokens add up to ${number(one.output - one.baseline + one.gap)} of the difference ${number(one.output - one.baseline)}.`)
       : h("p", { class: "soft" }, `The darker, the more of a token arrives. ${percent(specials(pieces))} of it comes from special tokens.`),
     h("div", { class: "spread" }, h("h4", {}, `The strongest ${Math.min(STRONGEST, chart.count)} tokens`),
-      downloads("tokens", { getSvg: () => chart.svg, getData: () => one })),
+      downloads("tokens", { getSvg: () => pictureOf(box), getData: () => ({ method, ...one }) })),
     chart.svg);
+  return box;
 }
 
 /** Tokens that stand for the same characters (bytes of one letter) are one piece. */

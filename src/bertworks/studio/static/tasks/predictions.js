@@ -18,7 +18,7 @@ function labels(said, row, model, pick) {
   const shown = entries.slice(0, MOST);
   return [
     h("p", { class: "answer" }, chosen.size ? [...chosen].join(", ") : "no label applies"),
-    h("p", { class: "soft" }, model.multi_label ? "Each label is a yes or no of its own." : "Probabilities of the labels; they add up to 1.", " Choose a label to see which tokens speak for it."),
+    h("p", { class: "soft" }, model.multi_label ? "Each label is a yes or no of its own." : "Probabilities of the labels; they add up to 1.", h("span", { "data-undrawn": true }, " Choose a label to see which tokens speak for it.")),
     bars(shown.map(([name, share]) => ({ value: share,
       node: h("button", { type: "button", class: chosen.has(name) ? "link chosen" : "link", "data-label": name, onclick: () => pick(name) }, name) })), { text: percent }),
     entries.length > MOST ? h("p", { class: "soft" }, `and ${entries.length - MOST} more, all less likely`) : null,
@@ -77,7 +77,7 @@ function tags(said, row, model, pick) {
   return [
     h("p", { class: "tagged" }, parts),
     colours.size ? legend([...colours].map(([name, paint]) => [name, paint, count(name)])) : h("p", { class: "soft" }, "No spans were found."),
-    h("p", { class: "soft" }, "Choose a word to see which tokens made its tag."),
+    h("p", { class: "soft", "data-undrawn": true }, "Choose a word to see which tokens made its tag."),
   ];
 }
 

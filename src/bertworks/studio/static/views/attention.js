@@ -17,7 +17,7 @@ const SAMPLES = [
 ];
 
 /** What a picture is told of, and what is typed: kept apart, because a new text makes the old picture's settings void. */
-const PICTURE = { layer: null, heads: null, links: null, zoom: null, cell: null, filter: null, pick: null, parts: null };
+const PICTURE = { layer: null, heads: null, links: null, zoom: null, cell: null, filter: null, among: null, pick: null, parts: null };
 
 /** Open an example at the head that answers its question most clearly. */
 function answerQuestion(payload, weights, context) {

@@ -3,6 +3,8 @@
 import { field, fill, h, percent, selectNamed } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { latest } from "../lib/api.js";
+import { sectionPicture } from "../lib/picture.js";
+import { bars } from "../lib/plot.js";
 
 export const title = "Cloze";
 export const hint = "Press a word to mask it. The model says what it would put there, and what each of its layers would have said.";
@@ -129,15 +131,17 @@ export function mount(root, context) {
     const several = answer.masks.length > 1;
     fill(results,
       h("div", { class: "columns" }, answer.masks.map((best, mask) => h("section", { class: "card" },
-        h("h2", {}, several ? `Mask ${mask + 1}` : "Behind the mask", answer.words[mask] ? h("small", {}, ` · was “${answer.words[mask]}”`) : null),
-        best.map((one) => h("div", { class: "bar" },
-          h("button", { type: "button", class: "link", title: "put it into the text", onclick: () => put(mask, one.token) }, one.token),
-          h("span", { class: "track" }, h("i", { style: { "--w": one.probability } })), h("span", { "data-probability": one.probability }, percent(one.probability))))))),
-      several && h("section", { class: "card joint" }, h("h2", {}, "All masks together"),
+        h("div", { class: "spread" },
+          h("h2", {}, several ? `Mask ${mask + 1}` : "Behind the mask", answer.words[mask] ? h("small", {}, ` · was “${answer.words[mask]}”`) : null),
+          downloads(`cloze-mask-${mask + 1}`, { getSvg: sectionPicture, getData: () => ({ model: answer.model, text: answer.text, mask: mask + 1, word: answer.words[mask], best }) })),
+        bars(best.map((one) => ({ value: one.probability,
+          node: h("button", { type: "button", class: "link", title: "put it into the text", onclick: () => put(mask, one.token) }, one.token) })), { text: percent })))),
+      several && h("section", { class: "card joint" },
+        h("div", { class: "spread" }, h("h2", {}, "All masks together"), downloads("cloze-joint", { getSvg: sectionPicture, getData: () => ({ model: answer.model, text: answer.text, joint: answer.joint }) })),
         h("p", { class: "soft" }, "The surest mask is filled first, the next one given it, so that the answers fit each other."),
         h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, answer.joint.map((one) => h("tr", {}, h("td", {}, percent(one.probability)), h("td", {}, one.text))))))),
       h("section", { class: "card" },
-        h("div", { class: "spread" }, h("h2", {}, "What each layer would have said"), downloads("cloze", { getData: () => answer })),
+        h("div", { class: "spread" }, h("h2", {}, "What each layer would have said"), downloads("cloze", { getSvg: sectionPicture, getData: () => answer })),
         h("p", { class: "soft" }, "The head was trained on the last layer; put on the layers below, it shows how the answer forms. Layer 0 is the embeddings. Underlined: the word that stood there."),
         h("div", { class: "scroll" }, layerTable())));
   }

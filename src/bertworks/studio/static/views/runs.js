@@ -4,6 +4,7 @@ import { field, fill, h, select } from "../lib/dom.js";
 import { latest } from "../lib/api.js";
 import { downloads } from "../lib/download.js";
 import { groupColours, lines, short } from "../lib/plot.js";
+import { ending, shortened } from "../lib/text.js";
 
 export const title = "Runs";
 export const hint = "Curves of pretraining, fine-tuning, translation and word vectors, while they run and after.";
@@ -204,16 +205,11 @@ export function mount(root, context) {
   };
 }
 
-/** The end of a long path, the beginning of a long number in hexadecimal digits. */
-function shortened(text) {
-  if (text.length <= 36) return text;
-  return /^[0-9a-f]+$/.test(text) ? `${text.slice(0, 12)}…` : `…${text.slice(-34)}`;
-}
-
 function told(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "number") return short(value);
-  return shortened(Array.isArray(value) ? value.join(", ") || "none" : String(value));
+  const text = Array.isArray(value) ? value.join(", ") || "none" : String(value);
+  return /^[0-9a-f]{37,}$/.test(text) ? shortened(text, 13) : ending(text, 35); // a fingerprint is known by its beginning, a path by its end
 }
 
 function words(name) {

@@ -3,7 +3,8 @@
 import { latest } from "../lib/api.js";
 import { field, fill, h, select, selectNamed } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
-import { showExplanation } from "../tasks/explanation.js";
+import { sectionPicture } from "../lib/picture.js";
+import { METHODS, showExplanation } from "../tasks/explanation.js";
 import { showPrediction } from "../tasks/predictions.js";
 
 export const title = "Tasks";
@@ -107,7 +108,7 @@ export function mount(root, context) {
       const why = h("div", { class: "why" });
       const progress = h("span", { class: "soft", "aria-live": "polite" });
       const target = { value: context.state.target ?? null };
-      const method = select(one.methods.map((each) => [each, each === "integrated-gradients" ? "Integrated gradients" : "Attention rollout"]), context.state.method ?? one.methods[0], () => explain());
+      const method = select(one.methods.map((each) => [each, METHODS[each]]), context.state.method ?? one.methods[0], () => explain());
 
       async function explain() {
         if (one.task === "tag" && target.value === null) {
@@ -135,7 +136,7 @@ export function mount(root, context) {
       };
       fill(result,
         h("section", {},
-          h("div", { class: "spread" }, h("h2", {}, "What the model says"), downloads("prediction", { getData: () => ({ model: one.name, row, ...said }) })),
+          h("div", { class: "spread" }, h("h2", {}, "What the model says"), downloads("prediction", { getSvg: sectionPicture, getData: () => ({ model: one.name, row, ...said }) })),
           showPrediction(said, row, one, pick)),
         one.methods.length
           ? h("section", {},

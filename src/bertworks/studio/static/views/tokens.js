@@ -3,6 +3,7 @@
 import { debounce, field, fill, h } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { latest } from "../lib/api.js";
+import { pictureOf, sectionPicture } from "../lib/picture.js";
 import { colour } from "../lib/svg.js";
 import { slicer } from "../lib/text.js";
 
@@ -127,8 +128,8 @@ export function mount(root, context) {
     }
     slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
     fill(player, h("section", { class: "card", "data-player": tokenizer },
-      h("div", { class: "spread" }, h("h2", {}, `“${found.word}” in ${tokenizer}`), h("div", { class: "row" }, downloads("steps", { getData: () => ({ tokenizer, ...found }) }), h("button", { type: "button", class: "quiet", onclick: close }, "Close"))),
-      pieces, note, h("div", { class: "row" }, back, playing, next, field("Step", slider))));
+      h("div", { class: "spread" }, h("h2", {}, `“${found.word}” in ${tokenizer}`), h("div", { class: "row" }, downloads("steps", { getSvg: sectionPicture, getData: () => ({ tokenizer, ...found }) }), h("button", { type: "button", class: "quiet", "data-undrawn": true, onclick: close }, "Close"))),
+      pieces, note, h("div", { class: "row", "data-undrawn": true }, back, playing, next, field("Step", slider))));
     timer = 0;
     go(step);
     player.scrollIntoView({ block: "nearest" });
@@ -139,7 +140,7 @@ export function mount(root, context) {
   fill(root,
     h("section", { class: "card" }, field("Text", text),
       h("div", { class: "samples", role: "group", "aria-label": "Examples" }, SAMPLES.map((sample) => h("button", { type: "button", onclick: () => { text.value = sample; run(); } }, sample))),
-      h("div", { class: "spread" }, traced, downloads("tokens", { getData: () => answer }))),
+      h("div", { class: "spread" }, traced, downloads("tokens", { getSvg: () => pictureOf(cards), getData: () => answer }))),
     cards);
   run({ keep: true });
   return () => { clearInterval(timer); later.cancel(); };
