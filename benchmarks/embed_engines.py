@@ -30,14 +30,14 @@ Embed = Callable[..., Vectors]
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-def bertworks(*, model: str, alias: str | None, threads: int, **_: Any) -> Embed:
+def bertworks(*, model: str, threads: int, **_: Any) -> Embed:
     """Bertworks with its defaults: packed batches, no padding, nothing to tune."""
     import torch
 
     import bertworks
 
     torch.set_num_threads(threads)
-    loaded = bertworks.load(alias or model)
+    loaded = bertworks.load(model)
 
     def embed(texts: Sequence[str]) -> Vectors:
         vectors: Vectors = loaded.embed(list(texts), layers="last", pooling="mean", normalize=True)

@@ -39,13 +39,13 @@ CALIBRATION = 300
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-def bertworks_int8(*, model: str, alias: str | None, threads: int, **_: Any) -> Embed:
+def bertworks_int8(*, model: str, threads: int, **_: Any) -> Embed:
     import torch
 
     import bertworks
 
     torch.set_num_threads(threads)
-    loaded = bertworks.load(alias or model, precision="int8")
+    loaded = bertworks.load(model, precision="int8")
 
     def embed(texts: Sequence[str]) -> Vectors:
         vectors: Vectors = loaded.embed(list(texts), layers="last", pooling="mean", normalize=True)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks import cloze, distill, encoders, equal_time, ladder, layers, quality, study, translate, vectors
+from benchmarks import (
+    cloze,
+    distill,
+    encoders,
+    equal_time,
+    ladder,
+    language_models,
+    layers,
+    quality,
+    study,
+    translate,
+    vectors,
+)
 from benchmarks.plot import Bar, amount, bars, lines
 from benchmarks.report import table
 from benchmarks.results_page import Page, embedded
@@ -82,7 +94,7 @@ def encoder_section(page: Page) -> list[str]:
         "### Cloze questions\n",
         *page.part("cloze", tell_cloze),
         "### The same minutes for `transformers`' Trainer\n",
-        *page.part("equal_time", _equal_time),
+        *page.part("equal_time", lambda report: embedded(equal_time.render(report))),
         "### Half of MiniLM, taught by MiniLM\n",
         *page.part("distill", lambda report: embedded(distill.render(report))),
         "### MiniLM on other sets\n",
@@ -99,32 +111,6 @@ def _bar(value: float, spread: float | None) -> tuple[float, float | None, float
     if spread is None:
         return 100 * value, None, None
     return 100 * value, 100 * (value - spread), 100 * (value + spread)
-
-
-def _equal_time(report: Report) -> list[str]:
-    """Files of an earlier form of the benchmark have less to tell."""
-    rows = []
-    for name, entry in report["engines"].items():
-        judged, tuned = entry["judged"], entry.get("sst2_finetuned", {})
-        best = tuned[equal_time.best_rate(tuned)] if tuned else []
-        rows.append(
-            [
-                name,
-                f"{entry['seconds'] / 60:.1f}",
-                f"{entry['tokens'] / 1e6:.2f}",
-                f"{judged['accuracy']:.1%}",
-                f"{judged['loss']:.3f}",
-                f"{judged['sst2']:.1%}",
-                study.spread(best, ".1%"),
-                str(len(best)),
-            ]
-        )
-    header = ["", "minutes", "million tokens", "masked accuracy", "loss", "SST-2, frozen", "SST-2, fine-tuned", "seeds"]
-    about = (
-        f"{report['minutes']:g} minutes of pretraining each, shape {report['size']}, the same corpus and tokenizer, "
-        f"{report['machine']['threads']} threads, one after the other.\n"
-    )
-    return [about, table(header, rows) + "\n"]
 
 
 # -- b: size -----------------------------------------------------------------------------------------------------------
@@ -258,7 +244,12 @@ def ladder_section(page: Page) -> list[str]:
     def tell_vectors(report: Report) -> list[str]:
         return ["Word vectors by themselves, on the usual sets:\n", vectors.score_table(report["scores"]) + "\n"]
 
-    return [*page.part("ladder", tell), *page.part("vectors", tell_vectors)]
+    return [
+        *page.part("ladder", tell),
+        *page.part("vectors", tell_vectors),
+        "### Language models: RNN, LSTM, GRU, GPT, and ULMFiT\n",
+        *page.part("language_models", lambda report: embedded(language_models.render(report))),
+    ]
 
 
 # -- h and after -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from benchmarks import corpus, finetune
+from benchmarks import corpus, finetune, serve
 from benchmarks.plot import Bar, bars
 from benchmarks.report import spread, startup_section, table
 from benchmarks.results_page import COMMANDS, Page, embedded
@@ -28,6 +28,7 @@ def speed(page: Page) -> list[str]:
         parts += [f"### {title_of(name, page)}\n", *page.part(name, tell)]
     parts += ["### Building a corpus\n", *page.part("corpus", lambda report: building(page, report))]
     parts += ["### Fine-tuning\n", *page.part("finetune", lambda report: tuning(page, report))]
+    parts += ["### Serving\n", *page.part("serve", lambda report: embedded(serve.render(report)))]
     return parts
 
 

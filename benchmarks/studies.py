@@ -67,6 +67,7 @@ MODERN = Study(
         replace(variant, corpus="en-8k")
         for variant in (
             Variant("modern", "modern"),
+            Variant("random token vectors instead of skip-gram's", "modern", ("model.first_vectors=random",)),
             Variant("every layer sees the whole sequence", "modern", ("model.global_every=1",)),
             Variant("Muon instead of AdamW", "modern", ("train.optimizer.name=muon",)),
             Variant(

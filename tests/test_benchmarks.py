@@ -226,14 +226,14 @@ def test_vectors_are_compared_over_all_calls() -> None:
 
 def test_texts_are_chosen_by_length(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
-    lines = ["word " * 100, "word " * 200, "", "word " * 254, "word " * 255]
+    lines = ["word " * 253, "word " * 254, "", "word " * 510, "word " * 511]
     with lzma.open(tmp_path / "corpus" / "reviews-en-00.txt.xz", "wt") as file:
         file.write("\n".join(lines))
 
     def tokenize(texts: Any) -> list[list[int]]:
         return [[0] * (len(text.split()) + 2) for text in texts]
 
-    assert [len(text.split()) for text in read_long(tmp_path, 2, tokenize)] == [200, 254]
+    assert [len(text.split()) for text in read_long(tmp_path, 2, tokenize)] == [254, 510]
     with pytest.raises(SystemExit, match="only 2 paragraphs"):
         read_long(tmp_path, 3, tokenize)
     with pytest.raises(SystemExit, match=r"train\.tsv does not exist"):
@@ -245,8 +245,8 @@ def test_texts_are_chosen_by_length(tmp_path: Path) -> None:
 
 def test_the_command_line_knows_its_engines(tmp_path: Path) -> None:
     options = parse(["--engines", "bertworks", "ctranslate2", "--rounds", "1"])
-    ours, peer = make_engines(options.engines, tmp_path, "minilm", 256, tmp_path)
-    assert ours.options["alias"] == "minilm"
+    ours, peer = make_engines(options.engines, tmp_path, tmp_path)
+    assert ours.options["window"] == peer.options["window"] == 512
     assert list(ours.candidates) == [{}]
     assert peer.prepare == "benchmarks.embed_engines:prepare_ctranslate2"
     assert peer.candidates[0] == {"batch_size": 32}

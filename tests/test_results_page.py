@@ -98,9 +98,11 @@ def made_up() -> dict[str, dict[str, Any]]:
     files["distill"]["speeds"] = {"teacher": [100.0, 110.0], "student": [200.0, 220.0]}
     models = {"bertworks-en": encoder(10e6, 0.86), "minilm": encoder(22.7e6, 0.9)}
     files["encoders"] = of("encoders", models=models)
-    entry = {"seconds": 60.0, "tokens": 1e6, "judged": {"accuracy": 0.25, "loss": 4.5, "sst2": 0.7}}
+    judged = {"accuracy": 0.25, "loss": 4.5, "sst2": 0.7}
+    entry = {"seconds": 60.0, "tokens": 1e6, "difference": 0.5, "judged": judged}
     engines = {"bertworks, modern": {**entry, "sst2_finetuned": {"0.001": [0.8, 0.82]}}, "Trainer": entry}
     files["equal_time"] = of("equal_time", minutes=1, size="4x256x4", engines=engines)
+    files["equal_time"] |= {"finetune_rates": ["0.001"], "trials": {"8:1e-3": {"judged": judged}}}
     runs = [
         {"set": "sst2", "engine": engine, "seed": seed, "seconds": 10.0 * (2 if engine == finetune.THEIRS else 1)}
         | {"figures": {"accuracy": 0.9}, "peak_mebibytes": 100.0}
@@ -109,6 +111,15 @@ def made_up() -> dict[str, dict[str, Any]]:
     ]
     files["finetune"] = of("finetune", runs=runs, rows=None, matmul=1e11)
     files["ladder"] = of("ladder", rows=ladder_rows())
+    model = {"model": "2x256", "parameters": 1e6, "tokens": 1e6, "seconds": 60.0, "perplexity": 100.0, "accuracy": 0.2}
+    classifier = {"pretraining_seconds": 60.0, "seconds": [60.0], "accuracy": [0.8, 0.81], "baseline": 0.79}
+    files["language_models"] = of("language_models", models={"lstm": {**model, "baseline_loss": 6.0}}, budget="10m")
+    files["language_models"] |= {"classifiers": {"ulmfit": classifier}, "ulmfit_step": {"perplexity": 90.0}}
+    files["language_models"] |= {"task_budget": "2m", "epochs": 5, "sentences": 10}
+    stretch = {**dict.fromkeys(("per_second", "ratio", "p50", "p95", "p99"), RATE), "not_200": 0}
+    files["serve"] = of("serve", rounds=2, clients=[1], baseline="bertworks", summary={"bertworks": {"1": stretch}})
+    files["serve"] |= {"library_seconds": [0.005], "overload": {}}
+    files["serve"]["machine"] = {**MACHINE, "load_average": 0.1}
     titles = {"0": "layer 0", "4": "layer 4", "5": "layer 5 (last)", "sum-all": "sum of all 5", "concat-last-4": "four"}
     rows = [
         {"layers": name, "title": title, "tagger": tagger, "f1": 0.9}
