@@ -204,7 +204,8 @@ def render(report: dict[str, Any]) -> str:
         f"learning rates {', '.join(report['finetune_rates'])} for each, by the first seed; "
         f"over {seeds} seed{'s' if seeds != 1 else ''}: mean and range. Differ: how far the vectors of 200 texts lie from "
         f"their mean, relative to its length (0: the model says the same of every text).\n\nThe Trainer's settings are the "
-        f"best of trials of a third of the time each, by the loss on held-out text: {trials}."
+        f"best of trials of a third of the time each, by the loss on held-out text: {trials}. It took as many steps as fit the "
+        "minutes at its speed on the idle machine, however long they took."
     )
     return "\n".join(
         [
@@ -268,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             seed=0,
             seconds=seconds,
         )
-        entry["threads"] = options.threads
+        entry |= {"threads": options.threads, "seconds": entry["wall_seconds"]}  # all of it: vectors, measuring, saving
         judged = judge(places[OURS], corpus, options.data)
         report["engines"][OURS] = {**entry, "judged": judged, "difference": difference(places[OURS], options.data)}
         write_json(report, options.output)

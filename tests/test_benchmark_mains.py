@@ -178,7 +178,7 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     def train(variant: studies.Variant, corpus: Path, output: Path, **options: Any) -> dict[str, Any]:
         asked.append((options["seconds"],))
-        return {"steps": 10, "tokens": 2e6, "seconds": 66.0}
+        return {"steps": 10, "tokens": 2e6, "seconds": 60.0, "wall_seconds": 66.0}
 
     def train_peer(corpus: Path, size: str, setting: str, steps: int, output: Path) -> dict[str, Any]:
         asked.append((setting, steps, output.name))
