@@ -40,9 +40,9 @@ def test_tokens_in_the_same_company_are_near_each_other(tmp_path: Path) -> None:
         [str(tmp_path / "letters.txt")], tokenizer, tmp_path / "corpus", CorpusOptions(), engine=LocalEngine(1)
     )
     opened = Corpus.open(tmp_path / "corpus")
-    documents = np.arange(opened.num_documents)
-    found = first_vectors.learn(opened, documents, num_tokens=10**6, size=16, seed=0)
-    assert found.counts.sum() == first_vectors.all_tokens(opened, documents)
+    text = first_vectors.Source(opened, opened.tokenizer(), np.arange(opened.num_documents), 0)
+    found = first_vectors.learn(text, 10**6, 16)
+    assert found.counts.sum() == text.num_tokens == opened.num_tokens
     ids = [opened.tokenizer().encode(letter, special=False).ids[0] for letter in "".join(groups)]
     rows = found.matrix[ids] - found.matrix[ids].mean(axis=0)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

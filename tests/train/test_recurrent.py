@@ -63,13 +63,13 @@ def section(family: str = "lstm", size: str = "2x24", **options: Any) -> ModelSe
 @pytest.mark.parametrize("recipe", ["rnn", "lstm", "gru"])
 def test_every_recipe_ends_in_a_language_model(recipe: str, corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    events = run(corpus, output, SMALL, recipe=recipe, steps=25)
+    events = run(corpus, output, SMALL, recipe=recipe, steps=30)
     plan = next(event for event in events if isinstance(event, Planned))
     assert plan.model == f"{recipe} 2x24"
     result = finished(events)
     assert result.metrics["lm_perplexity"] == pytest.approx(np.exp(result.metrics["loss"]))
     seen = losses(events)
-    assert np.mean(seen[-5:]) < np.mean(seen[:5]) - 0.15
+    assert np.mean(seen[-5:]) < np.mean(seen[:5]) - 0.2
     loaded = hub.load(output)
     body = loaded.model.config.body
     assert isinstance(body, RecurrentConfig)

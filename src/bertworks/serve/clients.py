@@ -96,13 +96,7 @@ class Full:
     def _refusal(self) -> RequestError | None:
         """What the first model says; None if one of them has room."""
         engines = [served.engine for served in self.state.models.values()]
-        if not all(engine.full for engine in engines):
-            return None
-        try:
-            engines[0].check_room(0)
-        except RequestError as refusal:
-            return refusal
-        return None
+        return engines[0].refusal(0) if all(engine.full for engine in engines) else None
 
 
 class Intake:

@@ -164,17 +164,20 @@ class Engine:
 
     def check_room(self, more: int) -> None:
         """Refuse (429, 503) a request of so many tokens that cannot be done soon, before anything is done for it."""
-        with self._ready:
-            self._check_room(more)
+        if refusal := self.refusal(more):
+            raise refusal
 
-    def _check_room(self, more: int) -> None:
-        if self._closing:
-            raise RequestError(503, "the server is stopping", retry_after=1)
-        tokens = sum(waiting.open_tokens for waiting in self._waiting)
-        if self.full or (self._waiting and tokens + more > self.settings.max_waiting_tokens):
+    def refusal(self, more: int) -> RequestError | None:
+        """What a request of so many tokens is told at this moment, which counts as refused then; None where there is room."""
+        with self._ready:
+            if self._closing:
+                return RequestError(503, "the server is stopping", retry_after=1)
+            tokens = sum(waiting.open_tokens for waiting in self._waiting)
+            if not self.full and not (self._waiting and tokens + more > self.settings.max_waiting_tokens):
+                return None
             self.metrics.refused.add(model=self.name)
             seconds = max(1, math.ceil(tokens / self.rate))
-            raise RequestError(
+            return RequestError(
                 429,
                 f"{len(self._waiting)} requests with about {tokens:,} tokens wait already; try again in {seconds} s",
                 retry_after=seconds,
@@ -182,7 +185,7 @@ class Engine:
 
     def _admit(self, job: Job) -> None:
         with self._ready:
-            self._check_room(job.open_tokens)
+            self.check_room(job.open_tokens)  # the lock is the thread's own, so it may ask for it again
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=f"model {self.name}", daemon=True)
                 self._thread.start()

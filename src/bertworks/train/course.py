@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from bertworks.objectives.base import Objective
@@ -36,8 +35,7 @@ def timed_evaluation(evaluate: Callable[[], dict[str, float]], parallel: Paralle
     """Its figures, and the seconds that it takes, which are the same in every process."""
     started = time.perf_counter()
     figures = evaluate()
-    seconds = torch.tensor([time.perf_counter() - started], dtype=torch.float64)
-    return figures, float(parallel.sum(seconds)) / parallel.world
+    return figures, parallel.mean(time.perf_counter() - started)
 
 
 def with_length(run: Run, measured: Measured, per_evaluation: float, *, every: int | None, spent: float = 0.0) -> Run:

@@ -24,6 +24,7 @@ from bertworks.data.pretraining.draw import Stream
 from bertworks.errors import UsageError
 from bertworks.models.config import TransformerConfig
 from bertworks.models.model import Model
+from bertworks.text.tokenizer import Tokenizer
 from bertworks.vectors import negative
 from bertworks.vectors.kernels import Texts
 from bertworks.vectors.options import TrainingOptions
@@ -73,10 +74,34 @@ def token_table(model: Model) -> torch.Tensor:
     return table
 
 
-def learn(corpus: Corpus, documents: NDArray[np.int64], *, num_tokens: int, size: int, seed: int) -> FirstVectors:
-    """Skip-gram over about `num_tokens` tokens, of documents in random order."""
-    encoded = _text(corpus, documents, num_tokens, seed)
-    options = TrainingOptions(dim=size, epochs=1, window=5, learning_rate=0.05, subsample=1e-4, seed=seed)
+@dataclass(frozen=True)
+class Source:
+    """The text that they are learnt from: documents of a corpus, in an order that the seed settles."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    documents: NDArray[np.int64]
+    seed: int
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.corpus.document_lengths()[self.documents].sum())
+
+    def beginning(self, num_tokens: int) -> Encoded:
+        """Whole documents, the last one cut."""
+        order = self.documents[draw.permutation(Stream.WORD_VECTORS, self.seed, 0, len(self.documents))]
+        ends = np.cumsum(self.corpus.document_lengths()[order])
+        order = order[: int(np.searchsorted(ends, num_tokens)) + 1]
+        ids = np.concatenate([np.asarray(self.corpus.document(int(number)), np.int32) for number in order])[:num_tokens]
+        starts = np.minimum(np.concatenate([[0], ends[: len(order)]]), num_tokens)
+        words = self.tokenizer.tokens(np.arange(self.tokenizer.vocab_size))
+        return Encoded(words, np.bincount(ids, minlength=len(words)), Texts(ids, starts), len(ids))
+
+
+def learn(text: Source, num_tokens: int, size: int) -> FirstVectors:
+    """Skip-gram over so many tokens, or all, with vectors of `size` numbers."""
+    encoded = text.beginning(num_tokens)
+    options = TrainingOptions(dim=size, epochs=1, window=5, learning_rate=0.05, subsample=1e-4, seed=text.seed)
     steps = negative.learn(encoded, options)
     while True:
         try:
@@ -85,28 +110,10 @@ def learn(corpus: Corpus, documents: NDArray[np.int64], *, num_tokens: int, size
             return FirstVectors(end.value[0], encoded.counts)
 
 
-def tokens_within(seconds: float, corpus: Corpus, documents: NDArray[np.int64], *, size: int, seed: int) -> int:
+def tokens_within(seconds: float, text: Source, size: int) -> int:
     """How many tokens can be read in the time, at most all."""
-    learn(corpus, documents, num_tokens=1, size=size, seed=seed)  # compiled, if it was not
+    learn(text, 1, size)  # compiled, if it was not
     started = time.perf_counter()
-    sample = learn(corpus, documents, num_tokens=SAMPLE_TOKENS, size=size, seed=seed)
+    sample = learn(text, SAMPLE_TOKENS, size)
     rate = sample.counts.sum() / (time.perf_counter() - started)
-    return max(1, min(int(seconds * rate), all_tokens(corpus, documents)))
-
-
-def all_tokens(corpus: Corpus, documents: NDArray[np.int64]) -> int:
-    """How many there are."""
-    return int(corpus.document_lengths()[documents].sum())
-
-
-def _text(corpus: Corpus, documents: NDArray[np.int64], num_tokens: int, seed: int) -> Encoded:
-    """Whole documents, the last one cut."""
-    order = documents[draw.permutation(Stream.WORD_VECTORS, seed, 0, len(documents))]
-    ends = np.cumsum(corpus.document_lengths()[order])
-    order = order[: int(np.searchsorted(ends, num_tokens)) + 1]
-    texts = [np.asarray(corpus.document(int(number)), np.int32) for number in order]
-    ids = np.concatenate(texts)[:num_tokens]
-    starts = np.minimum(np.concatenate([[0], np.cumsum([len(text) for text in texts])]), num_tokens)
-    tokenizer = corpus.tokenizer()
-    words = tokenizer.tokens(np.arange(tokenizer.vocab_size))
-    return Encoded(words, np.bincount(ids, minlength=len(words)), Texts(ids, starts), len(ids))
+    return max(1, min(int(seconds * rate), text.num_tokens))

@@ -92,5 +92,4 @@ def measure_steps(
     parallel.release()
     torch.set_rng_state(random)
     median = statistics.median(seconds[1:] or seconds)
-    mean = parallel.sum(torch.tensor([median], dtype=torch.float64)).item() / parallel.world
-    return Measured(seconds=mean, num_tokens=statistics.fmean(tokens))
+    return Measured(seconds=parallel.mean(median), num_tokens=statistics.fmean(tokens))

@@ -142,6 +142,10 @@ class Parallel:
         total: Tensor = self.accelerator.reduce(values.to(self.device), reduction="sum")
         return total
 
+    def mean(self, value: float) -> float:
+        """Over the processes: what each has measured for itself becomes the same for all."""
+        return float(self.sum(torch.tensor([value], dtype=torch.float64))) / self.world
+
     def full(self, tensor: Tensor) -> Tensor:
         """The whole of a tensor of which this process may hold a part. Every process must ask."""
         if self.sharded and hasattr(tensor, "full_tensor"):

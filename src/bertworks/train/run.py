@@ -201,23 +201,23 @@ class _Trainer:
     def learn_vectors(self) -> Iterator[Note]:
         """Learn the vectors that the token table starts with, from as many tokens as was settled, or is now."""
         started = time.perf_counter()
-        model, documents = self.assembly.model, self.assembly.training_documents
-        size = first_vectors.token_table(model).shape[1]
+        size = first_vectors.token_table(self.assembly.model).shape[1]
+        text = first_vectors.Source(
+            self.corpus, self.assembly.tokenizer, self.assembly.training_documents, self.run.seed
+        )
         count = self.run.vector_tokens
         if count is None:
             if self.run.budget is not None:
                 seconds = first_vectors.BUDGET_SHARE * self.run.budget
-                count = first_vectors.tokens_within(seconds, self.corpus, documents, size=size, seed=self.run.seed)
-                count = int(self.parallel.sum(torch.tensor([count], dtype=torch.float64))) // self.parallel.world
+                count = int(self.parallel.mean(first_vectors.tokens_within(seconds, text, size)))
             else:
                 read = first_vectors.TOKENS_PER_TOKEN * (self.run.steps or 0) * self.recipe.train.batch_tokens
-                count = max(1, min(read, first_vectors.all_tokens(self.corpus, documents)))
+                count = max(1, min(read, text.num_tokens))
             self.recipe = replace(self.recipe, run=replace(self.run, vector_tokens=count))
         if count > MANY_VECTOR_TOKENS:
             yield Note(f"the tokens' first vectors come from skip-gram over {count:,} tokens: a moment, please")
-        found = first_vectors.learn(self.corpus, documents, num_tokens=count, size=size, seed=self.run.seed)
-        found.put_into(model)
-        self.spent = time.perf_counter() - started
+        first_vectors.learn(text, count, size).put_into(self.assembly.model)
+        self.spent = self.parallel.mean(time.perf_counter() - started)
 
     def begin(self) -> Recipe:
         """Measure, turn a budget into steps, and write them down with everything else that decides the result."""
