@@ -8,6 +8,7 @@ SST-2             dev accuracy of a logistic regression on the frozen mean-poole
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,39 @@ def judge(directory: Path, corpus_path: Path, data: Path) -> dict[str, float]:
     loaded = hub.load(directory)
     found: dict[str, float] = {}
     if "mlm" in loaded.model.heads:
-        model = loaded.model.eval()
-        found |= masked_tokens(model, corpus_path, MaskingConfig(rate=0.15, copies=1), None)
+        guess = guess_of(loaded.model.eval())
+        found |= masked_tokens(guess, corpus_path, MaskingConfig(rate=0.15, copies=1), None)
         if corpus_path.name == "zh":
             lexicon = Lexicon.from_file(data / "corpus" / "titles-zh.txt.xz", loaded.tokenizer)
-            entities = masked_tokens(model, corpus_path, MaskingConfig(rate=0.15, unit="lexicon", copies=1), lexicon)
+            entities = masked_tokens(guess, corpus_path, MaskingConfig(rate=0.15, unit="lexicon", copies=1), lexicon)
             found["entity_accuracy"] = entities["accuracy"]
     if corpus_path.name.startswith("en"):
         found["sst2"] = sst2(directory, data)
     return found
 
 
-def masked_tokens(model: Any, corpus_path: Path, masking: Any, lexicon: Any) -> dict[str, float]:
-    """The model on the corpus' held-out documents; with a lexicon, only tokens of entries of several tokens count."""
+def by_frequency(corpus_path: Path) -> dict[str, float]:
+    """The figures of one who knows how frequent each token of the training text is, and nothing else."""
+    import torch
+
+    from bertworks.data.corpus import Corpus
+    from bertworks.data.pretraining import MaskingConfig, split_documents
+    from bertworks.train.evaluate import token_counts
+
+    corpus = Corpus.open(corpus_path)
+    training, _ = split_documents(corpus, CORPORA[corpus_path.name].held_out)
+    logits = torch.from_numpy(token_counts(corpus, training) + 1.0).log()  # (V,)
+    masking = MaskingConfig(rate=0.15, copies=1)
+    return masked_tokens(lambda batch: logits.expand(len(batch.tensors["targets"]), -1), corpus_path, masking, None)
+
+
+def guess_of(model: Any) -> Callable[[Any], Any]:
+    """The logits (M, V) that a model has at the masked places of a batch."""
+    return lambda batch: model.logits(batch.packed, "mlm", rows=batch.rows).float()
+
+
+def masked_tokens(guess: Callable[[Any], Any], corpus_path: Path, masking: Any, lexicon: Any) -> dict[str, float]:
+    """Guesses on the corpus' held-out documents; with a lexicon, only tokens of entries of several tokens count."""
     import torch
     import torch.nn.functional as F
 
@@ -60,7 +81,7 @@ def masked_tokens(model: Any, corpus_path: Path, masking: Any, lexicon: Any) -> 
         batch = objective.prepare(rows, 1.0)
         assert batch.rows is not None
         with torch.inference_mode():
-            logits = model.logits(batch.packed, "mlm", rows=batch.rows).float()  # (M, V)
+            logits = guess(batch)  # (M, V)
             targets = batch.tensors["targets"]
             losses = F.cross_entropy(logits, targets, reduction="none").double().numpy()
             right = (logits.argmax(-1) == targets).numpy()

@@ -24,11 +24,12 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine
-from benchmarks.judge import judge
+from benchmarks.judge import by_frequency, judge
 from benchmarks.options import ROOT, add_data, command_line, say
 from benchmarks.report import table, write_json
 from benchmarks.studies import CORPORA, STUDIES, Variant
@@ -87,13 +88,13 @@ def train(
     teacher: Path | None = None,
 ) -> dict[str, Any]:
     """One run of so many seconds or tokens; its own figures, and what it cost."""
-    titles = str(data / "corpus" / "titles-zh.txt.xz")
+    known = {"{titles-zh}": str(data / "corpus" / "titles-zh.txt.xz"), "{half}": half(teacher) if teacher else ""}
     settings = [
         f"data.held_out_tokens={CORPORA[variant.corpus].held_out}",
         f"model.size={size}",
         "train.evaluation.steps=1000000",
         "train.checkpoint_minutes=none",
-        *(setting.replace("{titles-zh}", titles) for setting in variant.settings),
+        *(reduce(lambda text, item: text.replace(*item), known.items(), setting) for setting in variant.settings),
     ]
     started, processor = time.perf_counter(), time.process_time()
     result = run_to_end(
@@ -113,6 +114,14 @@ def train(
     return {**result, "wall_seconds": wall, "processor_share": (time.process_time() - processor) / wall}
 
 
+def half(teacher: Path) -> str:
+    """The size of a model with half the layers of another."""
+    from bertworks import hub
+
+    config = hub.load(teacher).model.config
+    return f"{config.num_layers // 2}x{config.hidden_size}x{config.num_heads}"
+
+
 def batch_tokens(variant: Variant) -> int:
     """Tokens in a step of the variant."""
     from bertworks.config import override
@@ -122,13 +131,15 @@ def batch_tokens(variant: Variant) -> int:
     return override(load_recipe(variant.recipe), settings).train.batch_tokens
 
 
-def key(variant: Variant, threads: int) -> str:
-    """What tells whether a run that was done before is this one: recipe, settings, corpus, threads."""
+def key(variant: Variant, threads: int, teacher: Path | None) -> str:
+    """What tells whether a run that was done before is this one: recipe, settings, corpus, threads, teacher."""
     from bertworks.config import override, to_toml
     from bertworks.train.recipes import load_recipe
 
     said = [setting for setting in variant.settings if not setting.startswith("objective.lexicon=")]
     text = to_toml(override(load_recipe(variant.recipe), said)) + repr((variant.settings, variant.corpus, threads))
+    if variant.taught and teacher is not None:
+        text += hashlib.sha256((teacher / "model.safetensors").read_bytes()).hexdigest()
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -177,7 +188,12 @@ def render(report: dict[str, Any]) -> str:
     columns = [key for key in COLUMNS if any(key in entry["judged"] for entry in report["runs"])]
     own = not columns or report["study"] == "recipes"
     for name, entries in runs.items():
-        cells = [name, f"{statistics.mean(e['tokens'] for e in entries) / 1e6:.2f}", str(entries[0]["steps"])]
+        cells = [
+            name,
+            f"{statistics.mean(entry['tokens'] for entry in entries) / 1e6:.2f}",
+            str(entries[0]["steps"]),
+            f"{statistics.mean(entry['wall_seconds'] * entry['processor_share'] for entry in entries):.0f}",
+        ]
         for key in columns:
             values = [entry["judged"][key] for entry in entries if key in entry["judged"]]
             cells.append(spread(values, COLUMNS[key][1]))
@@ -188,10 +204,15 @@ def render(report: dict[str, Any]) -> str:
                 ", ".join(f"{words(key)} {shown(key, before[key])} → {shown(key, value)}" for key, value in figures)
             )
         rows.append(cells)
+    for name, figures in report["by_frequency"].items():
+        cells = [f"word frequency alone, corpus `{name}`", "", "", ""]
+        cells += [spread([figures[key]] if key in figures else [], COLUMNS[key][1]) for key in columns]
+        rows.append([*cells, *([""] if own else [])])
     header = [
         "",
         "million tokens",
         "steps",
+        "processor seconds",
         *(COLUMNS[key][0] for key in columns),
         *(["its own figures"] if own else []),
     ]
@@ -259,13 +280,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "tokens": options.tokens,
         "seeds": options.seeds,
         "size": options.size,
+        "by_frequency": {},
         "runs": [],
     }
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         if all(before[key] == report[key] for key in ("seconds", "tokens", "size")):
-            report["runs"] = before["runs"]
-    keys = {variant.name: key(variant, options.threads) for variant in study.variants}
+            report |= {name: before[name] for name in ("by_frequency", "runs")}
+    keys = {variant.name: key(variant, options.threads, options.teacher) for variant in study.variants}
     report["runs"] = [entry for entry in report["runs"] if keys.get(entry["variant"]) == entry["key"]]
     done = {(entry["variant"], entry["seed"]) for entry in report["runs"]}
     for seed in range(options.seeds):
@@ -289,7 +311,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 tokens=options.tokens,
                 teacher=options.teacher,
             )
-            judged = judge(output, corpus, options.data)
+            judging = corpus_directory(CORPORA[variant.corpus].judged_on or variant.corpus, options.data)
+            judged = judge(output, judging, options.data)
+            if "accuracy" in judged and judging.name not in report["by_frequency"]:
+                report["by_frequency"][judging.name] = by_frequency(judging)
             named = {"variant": variant.name, "key": keys[variant.name], "seed": seed, "settings": variant.settings}
             entry = {**named, **entry, "judged": judged}
             report["runs"].append(entry)

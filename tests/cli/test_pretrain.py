@@ -23,6 +23,7 @@ from bertworks.cli.common import StoppedError
 from bertworks.cli.training import TrainingProgress
 from bertworks.train import run as runs
 from bertworks.train.log import read_metrics
+from bertworks.train.recipes import load_recipe
 from tests.data.corpus_helpers import contents
 from tests.train.runs import SMALL, make_corpus, timeless
 
@@ -138,9 +139,9 @@ def test_lines_stand_alone_beside_the_bar(monkeypatch: pytest.MonkeyPatch, capsy
 STEPS = 40
 
 
-def start(corpus: Path, output: Path, *more: str, steps: int = STEPS) -> subprocess.Popen[str]:
+def start(corpus: Path, output: Path, *more: str, steps: int = STEPS, recipe: str = "bert") -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "bertworks.cli.main", "pretrain", str(corpus), "-o", str(output)]
-    given = ["--recipe", "bert", "--steps", str(steps), "--threads", "1", "--track", "none", *SETTINGS]
+    given = ["--recipe", recipe, "--steps", str(steps), "--threads", "1", "--track", "none", *SETTINGS]
     return subprocess.Popen(
         [*command, *given, "--set", "train.checkpoint_steps=3", *more],
         stdout=subprocess.PIPE,
@@ -160,8 +161,8 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return uninterrupted(corpus, tmp_path_factory.mktemp("whole") / "run")
 
 
-def uninterrupted(corpus: Path, output: Path, steps: int = STEPS) -> Path:
-    process = start(corpus, output, steps=steps)
+def uninterrupted(corpus: Path, output: Path, steps: int = STEPS, recipe: str = "bert") -> Path:
+    process = start(corpus, output, steps=steps, recipe=recipe)
     assert process.wait() == 0, process.communicate()
     process.communicate()
     return output
@@ -189,7 +190,7 @@ def test_a_stop_saves_and_says_how_to_go_on(number: signal.Signals, corpus: Path
     assert err.count("stopped") == 1
     assert command_line.main(["info", str(output)]) == 0
     assert told.endswith(f"is saved; continue with: bertworks pretrain {corpus} -o {output} --resume")
-    assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--track", "none", "-q"]) == 0
+    assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--threads", "1", "-q"]) == 0
     assert_same(output, whole)
 
 
@@ -205,18 +206,19 @@ def test_killed_and_resumed_is_the_same(corpus: Path, whole: Path, tmp_path: Pat
         process = start(corpus, output, "--resume")
         wait_for_steps(output, process, count)
         kill(process)
-    assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--track", "none", "-q"]) == 0
+    assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--threads", "1", "-q"]) == 0
     assert_same(output, whole)
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments_is_the_same(corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", ["bert", "modern"])
+def test_killed_at_ten_random_moments_is_the_same(recipe: str, corpus: Path, tmp_path: Path) -> None:
     """Some of them while it begins or loads, most after a few more steps, of which every third is saved."""
     output, steps, chance = tmp_path / "run", 120, random.Random(8)
-    whole = uninterrupted(corpus, tmp_path / "whole", steps)
+    whole = uninterrupted(corpus, tmp_path / "whole", steps, recipe)
     done = [0]
     for number in range(10):
-        process = start(corpus, output, "--resume", steps=steps)
+        process = start(corpus, output, "--resume", steps=steps, recipe=recipe)
         if number in (0, 4):
             time.sleep(chance.uniform(0.0, 6.0))
         else:
@@ -226,7 +228,7 @@ def test_killed_at_ten_random_moments_is_the_same(corpus: Path, tmp_path: Path) 
         done.append(sum("loss" in line for line in read_metrics(output)))
     assert done[-1] < steps  # it was killed before its end, every time
     assert len(set(done)) > 5
-    assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--track", "none", "-q"]) == 0
+    assert command_line.main(["pretrain", str(corpus), "-o", str(output), "--resume", "--threads", "1", "-q"]) == 0
     assert_same(output, whole, steps)
 
 
@@ -274,11 +276,18 @@ def alone(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def trained_by(processes: int, corpus: Path, output: Path, *settings: str) -> subprocess.CompletedProcess[str]:
+def trained_by(
+    processes: int,
+    corpus: Path,
+    output: Path,
+    *settings: str,
+    recipe: str = "bert",
+    length: tuple[str, str] = ("--steps", "4"),
+) -> subprocess.CompletedProcess[str]:
     """A few steps of `bertworks pretrain` by so many processes, without dropout."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else []), "-m", "bertworks.cli.main"]
-    given = ["pretrain", str(corpus), "-o", str(output), "--recipe", "bert", "--steps", "4", "--threads", "1"]
+    given = ["pretrain", str(corpus), "-o", str(output), "--recipe", recipe, *length, "--threads", "1"]
     more = ["model.dropout=0", "train.ema=0.9", "train.evaluation.steps=2", *settings]
     done = subprocess.run(
         [*command, *given, "--track", "none", *SETTINGS, *(part for setting in more for part in ("--set", setting))],
@@ -312,3 +321,16 @@ def test_two_processes_train_like_one(kind: str, corpus: Path, alone: Path, tmp_
     weights, others = (dict(hub.load(path).model.named_parameters()) for path in (output, alone))
     for name, weight in others.items():
         torch.testing.assert_close(weights[name], weight, rtol=1e-4, atol=1e-5)
+
+
+def test_two_processes_agree_on_what_a_budget_covers(corpus: Path, tmp_path: Path) -> None:
+    """Each measures its own speed and learns its own first vectors; with different lengths one would wait for the other."""
+    pytest.importorskip("accelerate")
+    output = tmp_path / "run"
+    told = trained_by(2, corpus, output, recipe="modern", length=("--budget", "4s")).stdout
+    assert told.count("vectors ") == 1
+    settled = load_recipe(output / "config.toml").run
+    assert settled is not None
+    assert settled.vector_tokens
+    assert settled.steps
+    assert read_metrics(output)[-1]["step"] == settled.steps

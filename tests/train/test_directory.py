@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ from bertworks.errors import CheckpointError, OutputError, UsageError
 from bertworks.train import directory
 
 
-def check(output: Path, *, resume: bool = False, overwrite: bool = False) -> bool:
+def check(output: Path, *, resume: bool = False, overwrite: bool = False, needed: Sequence[str] = ()) -> bool:
     return directory.check_output(
-        output, resume=resume, overwrite=overwrite, commands=("pretrain",), left_over=("words.txt",)
+        output, resume=resume, overwrite=overwrite, commands=("pretrain",), left_over=("words.txt",), needed=needed
     )
 
 
@@ -45,6 +46,11 @@ def test_what_may_be_done_with_a_directory(tmp_path: Path) -> None:
         check(output, resume=True)
     with pytest.raises(OutputError, match="is a file"):
         check(output / "config.toml")
+    with pytest.raises(OutputError, match=r"config\.toml is not a directory that can be written to"):
+        check(output / "config.toml" / "run")
+    with pytest.raises(OutputError, match=r"--overwrite would delete .*toml, which the run is to read"):
+        check(output, overwrite=True, needed=["minilm", str(output / "config.toml")])
+    assert not check(output, overwrite=True, needed=["minilm", str(tmp_path)])
     assert directory.near(tmp_path / "rnu") == " (did you mean 'run'?)"
 
 

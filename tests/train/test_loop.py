@@ -386,6 +386,22 @@ def test_three_times_in_a_row_rolls_back_once(tmp_path):
         next(steps)
 
 
+def test_a_stop_among_bad_steps_waits_for_a_good_one(tmp_path):
+    """What would be saved in between is what a rollback would go back to."""
+    config = dataclasses.replace(CONFIG, on_nonfinite="skip", checkpoint_steps=2)
+    objective, stop = Sometimes(3, 4), threading.Event()
+    for report in train(
+        make_model(), objective, SmallData(objective), config, total_steps=9, seed=3, directory=tmp_path, stop=stop
+    ):
+        if report.step == 3:
+            stop.set()
+        if report.step in (4, 5):
+            assert not report.stopped
+            assert report.checkpoint is None
+    assert (report.step, report.stopped) == (6, True)
+    assert state.latest(tmp_path).step == 6
+
+
 def test_three_times_without_a_checkpoint_stops():
     with pytest.raises(NonFiniteError, match="there is no checkpoint"):
         run(make_model(), dataclasses.replace(CONFIG, on_nonfinite="skip"), objective=Sometimes(0, 1, 2), micro=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -9,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from bertworks.errors import UsageError
+from bertworks.errors import OutputError, UsageError
 from bertworks.page import curves
 from bertworks.train import log
-from bertworks.train.config import EvaluationConfig
 from bertworks.train.figures import beats, in_words, steps
 from bertworks.train.finish import held_out_figures
 from bertworks.train.log import Metrics, StepLog, check_trackers, open_trackers, read_metrics
@@ -160,6 +160,34 @@ def test_a_log_survives_a_crash(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == []
 
 
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/dev/full takes no byte: the error is ours, and closing does not hide it behind another one."""
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    metrics = Metrics(tmp_path)
+    metrics.close()
+    with contextlib.suppress(OSError), Path("/dev/full").open("a", encoding="utf-8") as full:
+        monkeypatch.setattr(metrics, "_file", full)
+        with pytest.raises(OutputError, match="cannot write /dev/full: No space left on device"):
+            metrics.log(1, {"loss": 1.0})
+        metrics.close()
+
+
+def test_a_tracker_that_cannot_write(tmp_path: Path) -> None:
+    class Full:
+        def log(self, values: Any, step: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    metrics = Metrics(tmp_path, trackers=[Full()])
+    with pytest.raises(OutputError, match="Full cannot write: No space left on device"):
+        metrics.log(1, {"loss": 1.0})
+    metrics.close()
+    assert read_metrics(tmp_path) == [{"step": 1, "loss": 1.0}]
+
+
 def test_lines_of_a_run(tmp_path: Path) -> None:
     log = step_log(tmp_path, every=2)
     log.evaluation(0, {"loss": 9.0})
@@ -289,8 +317,7 @@ def test_the_kept_weights_figures() -> None:
         {"step": 2, "held_out_loss": 2.0, "held_out_mlm_accuracy": 0.3},
         {"step": 4, "loss": 8.0, "held_out_loss": 3.0, "held_out_mlm_accuracy": 0.4},
     ]
-    assert held_out_figures(lines, EvaluationConfig()) == {"loss": 3.0, "mlm_accuracy": 0.4}
-    assert held_out_figures(lines, EvaluationConfig(keep="best")) == {"loss": 2.0, "mlm_accuracy": 0.3}
-    highest = EvaluationConfig(keep="best", metric="mlm_accuracy", goal="highest")
-    assert held_out_figures(lines, highest)["mlm_accuracy"] == 0.4
-    assert held_out_figures(lines[:2], EvaluationConfig()) == {}
+    assert held_out_figures(lines, kept=4) == {"loss": 3.0, "mlm_accuracy": 0.4}
+    assert held_out_figures(lines, kept=5) == {"loss": 3.0, "mlm_accuracy": 0.4}
+    assert held_out_figures(lines, kept=2) == {"loss": 2.0, "mlm_accuracy": 0.3}  # the best was kept
+    assert held_out_figures(lines, kept=1) == {}

@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +24,14 @@ from bertworks.data.corpus import Corpus
 from bertworks.errors import BertworksError, CheckpointError, DataError, OutputError, UsageError
 from bertworks.hub.sentence import SentenceSettings
 from bertworks.nn.packed import Packed
+from bertworks.train.assemble import assemble
 from bertworks.train.describe import how_made
 from bertworks.train.evaluate import Evaluation, token_counts
 from bertworks.train.log import read_metrics
 from bertworks.train.parallel import Parallel
-from bertworks.train.recipes import load_recipe
+from bertworks.train.recipes import RunSection, load_recipe
 from bertworks.train.run import Finished, Note, Planned, RunOptions, Stepped, Stopped, pretrain
-from bertworks.train.settle import changes_of_checkpoint
+from bertworks.train.settle import changes_of_checkpoint, open_corpus
 from bertworks.train.state import weights_sha256
 from tests.train.runs import SMALL, finished, losses, make_corpus, run, timeless
 
@@ -185,6 +187,24 @@ def test_a_budget_becomes_steps_once(corpora: Corpora, tmp_path: Path) -> None:
     assert finished(events).metrics == {}
 
 
+def test_a_budget_runs_from_the_start(corpora: Corpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes before the first step is part of it."""
+    begun: list[float] = []
+
+    def within(seconds: float, per_step: float, **more: Any) -> tuple[int, int]:
+        begun.append(seconds)
+        return 1, 0
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.3)
+        return assemble(*arguments)
+
+    monkeypatch.setattr("bertworks.train.course.steps_within", within)
+    monkeypatch.setattr("bertworks.train.run.assemble", slow)
+    run(corpora("bert"), tmp_path / "run", "data.held_out_tokens=0", steps=None, budget=100.0)
+    assert begun[0] < 99.7
+
+
 # -- stopping and going on ---------------------------------------------------------------------------------------------
 
 
@@ -204,7 +224,11 @@ def stop_after(corpus: Path, output: Path, step: int, *settings: str, **more: An
     raise AssertionError("it did not stop")
 
 
-def test_stopped_and_resumed_is_the_same(corpora: Corpora, tmp_path: Path) -> None:
+def nothing_is_measured(*arguments: Any, **more: Any) -> None:
+    raise AssertionError("a resumed run measured again")
+
+
+def test_stopped_and_resumed_is_the_same(corpora: Corpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout, two phases of sequences, an average and evaluations in between."""
     settings = ("data.sequence_length=32", "data.long_sequence_length=64", "data.long_share=0.5", "train.ema=0.9")
     whole = run(corpora("bert"), tmp_path / "whole", *settings, recipe="bert", steps=6)
@@ -213,12 +237,13 @@ def test_stopped_and_resumed_is_the_same(corpora: Corpora, tmp_path: Path) -> No
     assert (stopped.step, stopped.total_steps) == (2, 6)
     assert not (output / "metrics.json").exists()
     options = RunOptions(corpus=corpora("bert"), output=output, resume=True, track=())  # nothing else is needed
+    monkeypatch.setattr("bertworks.train.run.measure_steps", nothing_is_measured)
     rest = list(pretrain(options))
     plan = next(event.plan for event in rest if isinstance(event, Planned))
     assert plan.first_step == 2
     begun = load_recipe(output / "config.toml").run
     assert begun is not None
-    assert plan.batch_tokens == begun.step_tokens  # nothing is measured again
+    assert plan.batch_tokens == begun.step_tokens
     assert plan.tokens_per_second is not None
     assert losses(rest) == losses(whole)[2:]
     assert finished(rest).metrics == finished(whole).metrics
@@ -287,6 +312,17 @@ def test_an_unfinished_run_is_no_model_and_says_how_it_becomes_one(corpora: Corp
 def test_held_out_text_is_judged_alike_whatever_the_seed(corpora: Corpora, tmp_path: Path) -> None:
     baselines = [finished(run(corpora("bert"), tmp_path / str(seed), steps=1, seed=seed)).baseline for seed in (0, 1)]
     assert baselines[0] == baselines[1]
+
+
+def test_a_generators_words_are_the_same_whatever_the_seed(corpora: Corpora, tmp_path: Path) -> None:
+    """ELECTRA is judged by tokens that are drawn, and they are drawn alike."""
+    judged = []
+    for seed in (0, 1):
+        recipe = replace(load_recipe("electra", SMALL), run=RunSection(corpus="", corpus_sha256="", seed=seed))
+        torch.manual_seed(0)
+        assembly = assemble(recipe, open_corpus(corpora("bert")), None)
+        judged.append(Evaluation(assembly.evaluation, assembly.held_out, Parallel()).run(assembly.module))
+    assert judged[0] == judged[1]
 
 
 def test_resuming_with_other_settings_names_them(corpora: Corpora, tmp_path: Path) -> None:
@@ -476,6 +512,7 @@ def test_bad_input_is_told_before_any_work(corpora: Corpora, pretrained: Path, t
         ({"corpus": tmp_path / "none"}, (), DataError, "no such directory"),
         ({"track": ("tensorbord",)}, (), UsageError, "did you mean 'tensorboard'"),
         ({"command": "distill"}, (), UsageError, "--teacher MODEL"),
+        ({"command": "distill", "teacher": "x", "recipe": "bert"}, (), UsageError, "nothing would be learnt from the"),
         ({"resume": True, "overwrite": True}, (), UsageError, "exclude each other"),
     ]
     for changes, settings, kind, words in cases:
@@ -485,6 +522,21 @@ def test_bad_input_is_told_before_any_work(corpora: Corpora, pretrained: Path, t
         assert words in str(caught.value), f"{changes} {settings}: {caught.value}"
         assert "modern.toml" not in str(caught.value)  # it is not the recipe's fault
         assert not output.exists()
+
+
+def test_a_resumed_run_keeps_the_shape_that_it_went_on_with(corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    run(corpora("bert"), output, recipe=None, start=str(pretrained), steps=1)
+    options = RunOptions(corpus=corpora("bert"), output=output, resume=True, settings=("model.size=tiny",), track=())
+    with pytest.raises(UsageError, match="--size and --from exclude each other"):
+        list(pretrain(options))
+
+
+def test_what_a_run_starts_from_is_not_deleted(corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:
+    for given in ({"start": str(pretrained)}, {"command": "distill", "teacher": str(pretrained)}):
+        with pytest.raises(OutputError, match="which the run is to read"):
+            run(corpora("bert"), pretrained, recipe=None, overwrite=True, **given)
+    assert hub.load(pretrained)
 
 
 def test_the_output_is_never_overwritten_silently(corpora: Corpora, tmp_path: Path) -> None:

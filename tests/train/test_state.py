@@ -7,6 +7,7 @@ import json
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from bertworks.errors import CheckpointError, OutputError
 from bertworks.train import state
@@ -105,14 +106,22 @@ def test_later_ones_go_when_training_goes_on_from_an_earlier_one(tmp_path):
 
 
 @pytest.mark.parametrize("at", [state.MODEL, state.AVERAGE])
-def test_no_space_left(at, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+    ids=["system", "safetensors"],
+)
+def test_no_space_left(at, error, tmp_path, monkeypatch):
     run(tmp_path, steps=4)
     write = state.save_file
 
     def full(tensors, path):
         if path.name == at:
             path.write_bytes(b"half a file")
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise error
         write(tensors, path)
 
     monkeypatch.setattr(state, "save_file", full)
@@ -152,12 +161,6 @@ def test_another_model_is_refused(tmp_path):
 def test_more_steps_continue_a_finished_training(tmp_path):
     run(tmp_path)
     assert [report.step for report in run(tmp_path, steps=10, saved=state.latest(tmp_path))] == [9, 10]
-
-
-def test_the_average_may_be_switched_on_later(tmp_path):
-    run(tmp_path, steps=4, config=TrainConfig(checkpoint_minutes=None))
-    model = make_model()
-    assert len(run(tmp_path, steps=6, model=model, saved=state.latest(tmp_path))) == 2
 
 
 def test_tied_parameters_are_stored_once(tmp_path):

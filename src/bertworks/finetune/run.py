@@ -185,7 +185,8 @@ def _settled(options: FinetuneOptions) -> tuple[FinetuneConfig | None, FinetuneC
     """
     choice(options.task, tasks.NAMES, "task")
     output = options.output
-    if check_output(output, resume=options.resume, overwrite=options.overwrite, commands=("finetune",)):
+    needed = [str(given) for given in (options.model, options.train, options.dev, options.test) if given is not None]
+    if check_output(output, resume=options.resume, overwrite=options.overwrite, commands=("finetune",), needed=needed):
         stored = resolve(FinetuneConfig, output / CONFIG_FILE)
         if stored.run is None:
             raise OutputError(f"{output / CONFIG_FILE} is not the settings of a run: its section [run] is missing")

@@ -35,12 +35,6 @@ class Average:
         now = [weight.detach() for weight in self.parameters.values()]
         torch._foreach_lerp_(list(self.weights.values()), now, 1.0 - self.decay_at(step))
 
-    @torch.no_grad()
-    def reset(self) -> None:
-        """Begin anew from the weights as they are."""
-        for name, parameter in self.parameters.items():
-            self.weights[name].copy_(parameter)
-
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Inside, the module has the averaged weights; afterwards it has its own again, bit for bit."""

@@ -11,6 +11,7 @@ no weight may differ. Nothing that is not a run is ever deleted or written over.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Collection, Mapping
@@ -37,17 +38,25 @@ def is_finished(output: Path) -> bool:
 
 
 def check_output(
-    output: Path, *, resume: bool, overwrite: bool, commands: Collection[str], left_over: Collection[str] = ()
+    output: Path,
+    *,
+    resume: bool,
+    overwrite: bool,
+    commands: Collection[str],
+    left_over: Collection[str] = (),
+    needed: Collection[str] = (),
 ) -> bool:
     """Whether the run in `output` is to be continued; an error where neither that nor beginning one is possible.
 
     `commands`: whose runs can be continued here. `left_over`: names of files that a run which was killed as it began
-    may have left. One that is to be deleted is there until `begin`.
+    may have left. `needed`: what the run reads, models among them by any name. One that is to be deleted is there until
+    `begin`.
     """
     if resume and overwrite:
         raise UsageError("--resume and --overwrite exclude each other: continue the run, or delete it")
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output} is a file; give a directory for the run")
+    _check_writable(output)
     if is_run(output):
         if not (resume or overwrite):
             finished = "is finished" if is_finished(output) else "can be continued with --resume"
@@ -56,11 +65,24 @@ def check_output(
             )
         if resume and (command := command_of(output)) is not None and command not in commands:
             raise UsageError(f"the run in {output} is one of bertworks {command}; continue it with that command")
+        if overwrite:
+            for name in needed:
+                if Path(name).exists() and Path(name).resolve().is_relative_to(output.resolve()):
+                    raise OutputError(
+                        f"--overwrite would delete {name}, which the run is to read; choose another directory"
+                    )
         return resume
     ours = {*left_over, *(name + TEMPORARY_SUFFIX for name in (*left_over, CONFIG_FILE))}
     if output.is_dir() and any(path.name not in ours for path in output.iterdir()):
         raise OutputError(f"{output} is not empty and holds no run; choose another directory")
     return False
+
+
+def _check_writable(output: Path) -> None:
+    """An error now, not when everything has been measured."""
+    place = next(path for path in (output.absolute(), *output.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise OutputError(f"cannot write the run to {output}: {place} is not a directory that can be written to")
 
 
 def near(output: Path) -> str:

@@ -22,7 +22,6 @@ from bertworks.hub.files import writing
 from bertworks.models.recurrent import RecurrentStack
 from bertworks.train import reach, samples
 from bertworks.train.assemble import Assembly
-from bertworks.train.config import EvaluationConfig
 from bertworks.train.directory import CARD, METRICS, REPORT
 from bertworks.train.figures import shown, words
 from bertworks.train.log import HELD_OUT, read_metrics
@@ -32,9 +31,17 @@ from bertworks.train.start import GENERATOR
 
 
 def finish(
-    recipe: Recipe, corpus: Corpus, assembly: Assembly, output: Path, *, steps: int, baseline: Mapping[str, float]
+    recipe: Recipe,
+    corpus: Corpus,
+    assembly: Assembly,
+    output: Path,
+    *,
+    steps: int,
+    kept: int,
+    baseline: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Write everything; `assembly` holds the weights to keep. Returns the content of `metrics.json`."""
+    """Write everything; `assembly` holds the weights to keep, those of step `kept`. Returns the content of
+    `metrics.json`."""
     run = recipe.run
     assert run is not None
     assembly.module.eval()
@@ -45,7 +52,7 @@ def finish(
     tokens = max((line.get("tokens", 0) for line in lines), default=0)
     result = {
         "task": recipe.objective.kind,
-        "metrics": held_out_figures(lines, recipe.train.evaluation),
+        "metrics": held_out_figures(lines, kept),
         "baseline": dict(baseline),
         "seeds": [run.seed],
         "data": run.corpus,
@@ -65,19 +72,14 @@ def finish(
     return result
 
 
-def held_out_figures(lines: list[dict[str, Any]], config: EvaluationConfig) -> dict[str, float]:
-    """The evaluation of the weights that are kept: the last one's, or the best one's."""
+def held_out_figures(lines: list[dict[str, Any]], kept: int) -> dict[str, float]:
+    """The evaluation of the weights that are kept: that of step `kept`, or the last one before it."""
     found = [
         {name.removeprefix(HELD_OUT): value for name, value in line.items() if name.startswith(HELD_OUT)}
         for line in lines
-        if any(name.startswith(HELD_OUT) for name in line) and line["step"] > 0
+        if any(name.startswith(HELD_OUT) for name in line) and 0 < line["step"] <= kept
     ]
-    if not found:
-        return {}
-    if config.keep == "best":
-        choose = min if config.goal == "lowest" else max
-        return choose(found, key=lambda figures: figures.get(config.metric, 0.0))
-    return found[-1]
+    return found[-1] if found else {}
 
 
 def _summary(

@@ -10,6 +10,7 @@ TensorBoard is written directly; MLflow and Weights & Biases go through `acceler
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -61,12 +62,18 @@ class Metrics:
         except OSError as error:
             raise OutputError(f"cannot write {self._file.name}: {error.strerror or error}") from error
         for tracker in self._trackers:
-            tracker.log(values, step)
+            try:
+                tracker.log(values, step)
+            except OSError as error:
+                raise OutputError(f"{type(tracker).__name__} cannot write: {error.strerror or error}") from error
 
     def close(self) -> None:
-        self._file.close()
+        """Every line is on the disk already; what could not be written was told when it was logged."""
+        with contextlib.suppress(OSError):
+            self._file.close()
         for tracker in self._trackers:
-            tracker.close()
+            with contextlib.suppress(OSError):
+                tracker.close()
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:

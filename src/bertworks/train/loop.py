@@ -217,7 +217,8 @@ class _Training:
         evaluation, is_best = self._evaluate(events)
         over = self.progress.finished or self.progress.step == self.progress.total_steps
         self.progress = dataclasses.replace(self.progress, finished=over)
-        self.stopped = stopping and not over
+        # In the middle of bad steps it goes on: what is saved now would be what a rollback goes back to.
+        self.stopped = stopping and not over and not self.progress.bad_in_a_row
         due = config.checkpoint_steps is not None and self.progress.step % config.checkpoint_steps == 0
         weights = self.stepper.objective.weights
         report = StepReport(

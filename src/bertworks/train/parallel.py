@@ -44,6 +44,8 @@ class Parallel:
         if precision == "fp16" and self.sharded:
             raise UsageError("precision fp16 cannot be sharded here; use bf16")
         if self.world > 1 or self.device.type != "cpu" or precision != "fp32":
+            if self.device.type == "cuda" and self.device.index is not None and self.world == 1:
+                torch.cuda.set_device(self.device)  # accelerate takes the current one
             self.accelerator = _accelerator(self.device, precision)
             self.rank, self.world = self.accelerator.process_index, self.accelerator.num_processes
             self.device = self.accelerator.device

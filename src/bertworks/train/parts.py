@@ -22,7 +22,7 @@ from bertworks.objectives.sentence_pairs import MaskedLMWithPairs
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.bilm import begin_with_frequencies, bilm_config, bilm_flops, bilm_objective
 from bertworks.train.evaluate import token_counts
-from bertworks.train.maskers import Maskers
+from bertworks.train.maskers import EVALUATION_SEED, Maskers
 from bertworks.train.plan import flops_per_token
 from bertworks.train.recipes import Recipe
 from bertworks.train.start import (
@@ -120,7 +120,7 @@ def _replaced_tokens(recipe: Recipe, tokenizer: Tokenizer, maskers: Maskers, not
     return Parts(
         module=GeneratorAndDiscriminator(generator, discriminator),
         objective=ReplacedTokens(maskers.training(), seed=seed, rtd_weight=weight),
-        evaluation=ReplacedTokens(maskers.evaluation(), seed=seed, rtd_weight=weight),
+        evaluation=ReplacedTokens(maskers.evaluation(), seed=EVALUATION_SEED, rtd_weight=weight),
         models={"": discriminator, GENERATOR: generator},
         flops_per_token=_flops(generator.config, recipe) + _flops(discriminator.config, recipe),
     )

@@ -95,6 +95,7 @@ Event = Note | Planned | Stepped | Stopped | Finished
 
 def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Iterator[Event]:
     """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
+    started = time.perf_counter()
     check(options)
     track = check_trackers(options.track)
     device = usable_device(options.device)
@@ -127,11 +128,11 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
         assembly = assemble(recipe, corpus, None if stored is None else options.output / LEXICON_FILE)
         for text in assembly.notes:
             yield Note(text)
-        trainer = _Trainer(options, recipe, corpus, assembly, parallel)
+        trainer = _Trainer(options, recipe, corpus, assembly, parallel, new=stored is None)
         if saved is None and trainer.wants_vectors:
             yield from trainer.learn_vectors()
         if stored is None:
-            recipe = trainer.begin()
+            recipe = trainer.begin(started)
             assert recipe.run is not None
             if recipe.run.budget is not None and (recipe.run.steps or 0) < FEW_STEPS:
                 yield Note(
@@ -147,7 +148,14 @@ class _Trainer:
     """The parts of one run, once they are all there."""
 
     def __init__(
-        self, options: RunOptions, recipe: Recipe, corpus: Corpus, assembly: Assembly, parallel: Parallel
+        self,
+        options: RunOptions,
+        recipe: Recipe,
+        corpus: Corpus,
+        assembly: Assembly,
+        parallel: Parallel,
+        *,
+        new: bool,
     ) -> None:
         self.options, self.recipe, self.corpus = options, recipe, corpus
         self.assembly, self.parallel = assembly, parallel
@@ -155,10 +163,8 @@ class _Trainer:
         self.module: nn.Module = assembly.module.to(parallel.device)
         self.evaluation = Evaluation(assembly.evaluation, assembly.held_out, parallel)
         self.baseline = self.evaluation.by_frequency(token_counts(corpus, assembly.training_documents))
-        self.teacher = self._judge_teacher()
+        self.teacher = self._judge_teacher() if new else {}
         self.first_metrics: dict[str, float] = {}
-        self.spent = 0.0
-        """Seconds of the budget that are gone before the first step."""
 
     def _judge_teacher(self) -> dict[str, float]:
         """What the teacher itself reaches on the held-out text."""
@@ -200,7 +206,6 @@ class _Trainer:
 
     def learn_vectors(self) -> Iterator[Note]:
         """Learn the vectors that the token table starts with, from as many tokens as was settled, or is now."""
-        started = time.perf_counter()
         size = first_vectors.token_table(self.assembly.model).shape[1]
         text = first_vectors.Source(
             self.corpus, self.assembly.tokenizer, self.assembly.training_documents, self.run.seed
@@ -217,10 +222,12 @@ class _Trainer:
         if count > MANY_VECTOR_TOKENS:
             yield Note(f"the tokens' first vectors come from skip-gram over {count:,} tokens: a moment, please")
         first_vectors.learn(text, count, size).put_into(self.assembly.model)
-        self.spent = self.parallel.mean(time.perf_counter() - started)
 
-    def begin(self) -> Recipe:
-        """Measure, turn a budget into steps, and write them down with everything else that decides the result."""
+    def begin(self, started: float) -> Recipe:
+        """Measure, turn a budget into steps, and write them down with everything else that decides the result.
+
+        The budget began to run at `started`: reading, first vectors and measuring are part of it.
+        """
         measured = self._measure("short")
         if self.assembly.long is not None:
             long, share = self._measure("long"), self.recipe.data.long_share
@@ -230,7 +237,8 @@ class _Trainer:
             )
         self.first_metrics, per_evaluation = timed_evaluation(lambda: self.evaluation.run(self.module), self.parallel)
         every = self.recipe.train.evaluation.steps if self.evaluation else 0
-        run = with_length(self.run, measured, per_evaluation, every=every, spent=self.spent)
+        spent = self.parallel.mean(time.perf_counter() - started)
+        run = with_length(self.run, measured, per_evaluation, every=every, spent=spent)
         run = replace(run, teacher_sha256=self.assembly.teacher_sha256)
         self.recipe = replace(self.recipe, run=run, model=self._model_section())
         if self.parallel.main:
@@ -309,11 +317,20 @@ class _Trainer:
     def _finish(self, steps: int) -> Iterator[Event]:
         """Make the directory a model; one process does."""
         if self.parallel.main:
+            checkpoints = self.output / CHECKPOINTS
+            kept = _kept(checkpoints, best=self.recipe.train.evaluation.keep == "best")
             if self.parallel.sharded:  # each process holds a part of the weights; the checkpoint holds them all
                 self.assembly = assemble(self.recipe, self.corpus, self.output / LEXICON_FILE)
-                best = self.recipe.train.evaluation.keep == "best"
-                state.load_weights(_last(self.output / CHECKPOINTS, best=best), self.assembly.module)
-            result = finish(self.recipe, self.corpus, self.assembly, self.output, steps=steps, baseline=self.baseline)
+                state.load_weights(state.path_of(checkpoints, kept), self.assembly.module)
+            result = finish(
+                self.recipe,
+                self.corpus,
+                self.assembly,
+                self.output,
+                steps=steps,
+                kept=kept,
+                baseline=self.baseline,
+            )
             yield Finished(
                 directory=self.output,
                 steps=steps,
@@ -324,10 +341,11 @@ class _Trainer:
         self.parallel.barrier()
 
 
-def _last(directory: Path, *, best: bool) -> Path:
+def _kept(directory: Path, *, best: bool) -> int:
+    """The step whose weights are kept."""
     saved = state.latest(directory)
     assert saved is not None, "a training that is over has saved"
-    return state.path_of(directory, saved.best.step) if best and saved.best is not None else saved.path
+    return saved.best.step if best and saved.best is not None else saved.step
 
 
 def _finished(output: Path, stored: Recipe) -> Finished:

@@ -33,7 +33,7 @@ from bertworks.train.recipes import (
 )
 
 MAY_CHANGE = ("train.checkpoint_steps", "train.checkpoint_minutes", "train.log_steps", "run.corpus", "about")
-"""Settings that a resumed run may change: none of them changes a weight."""
+"""Settings that a resumed run may change: none of them changes a weight, unless weights are rolled back to a checkpoint."""
 MODEL_WITH_START = ("model.generator_factor",)
 """Settings of the section [model] that are read when a model is gone on with: ELECTRA's generator may be new."""
 
@@ -67,18 +67,29 @@ def check(options: RunOptions) -> None:
     """Refuse options that cannot be, whatever lies in the output directory."""
     if options.budget is not None and options.steps is not None:
         raise UsageError("give --budget or --steps, not both")
-    names = [setting.partition("=")[0].strip() for setting in options.settings]
-    shaping = [name for name in names if name.startswith("model.") and name not in MODEL_WITH_START]
-    if options.start is not None and shaping:
-        given = "--size" if shaping == ["model.size"] else f"--set {shaping[0]}"
-        raise UsageError(
-            f"{given} and --from exclude each other: a model that is gone on with keeps its shape ({options.start}); "
-            "leave out one of them"
-        )
+    if options.start is not None:
+        _check_shape(options, options.start)
     if not options.resume:
         _check_new(options)
     if not options.resume or options.recipe is not None:
-        _new_recipe(options)
+        kind = _new_recipe(options).objective.kind
+        if options.command == "distill" and kind != "distill":
+            raise UsageError(
+                f"nothing would be learnt from the teacher: the recipe {options.recipe} has objective.kind = {kind!r}; "
+                "leave it out, or use bertworks pretrain"
+            )
+
+
+def _check_shape(options: RunOptions, start: str) -> None:
+    """A model that is gone on with cannot be given another shape."""
+    names = [setting.partition("=")[0].strip() for setting in options.settings]
+    shaping = [name for name in names if name.startswith("model.") and name not in MODEL_WITH_START]
+    if shaping:
+        given = "--size" if shaping == ["model.size"] else f"--set {shaping[0]}"
+        raise UsageError(
+            f"{given} and --from exclude each other: a model that is gone on with keeps its shape ({start}); "
+            "leave out one of them"
+        )
 
 
 def _check_new(options: RunOptions) -> None:
@@ -98,6 +109,7 @@ def stored_recipe(options: RunOptions) -> Recipe | None:
         overwrite=options.overwrite,
         commands=("pretrain", "distill"),
         left_over=(LEXICON_FILE,),
+        needed=[str(options.corpus), *(name for name in (options.start, options.teacher) if name is not None)],
     ):
         stored = load_recipe(output / CONFIG_FILE)
         if stored.run is None or stored.run.steps is None:
@@ -131,6 +143,7 @@ def resolve(options: RunOptions, stored: Recipe | None, corpus: Corpus) -> Recip
             )
         base = override(stored, options.settings) if options.recipe is None else _new_recipe(options)
         if run.start is not None:
+            _check_shape(options, run.start)
             base = replace(base, model=stored.model)  # it is that of the model which was gone on with
         asked = replace(
             run,

@@ -39,6 +39,7 @@ from bertworks.train.parallel import Parallel
 
 MODEL, OPTIMIZER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
 FORMAT = 1
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 KEPT = 2
 """How many of the newest checkpoints stay, beside the best."""
 _NAME = re.compile(r"step-(\d{8,})")
@@ -256,7 +257,9 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "StorageFull" in str(error)
+        full = getattr(error, "errno", None) in NO_SPACE or any(
+            f"os error {number})" in str(error) for number in NO_SPACE
+        )
         reason = "there is no space left on the disk" if full else str(error)
         raise OutputError(
             f"the checkpoint {path} cannot be written: {reason}; earlier checkpoints are untouched; "
@@ -350,10 +353,8 @@ def restore(
             else:
                 kept = parallel.share(value, parameter)
             optimizer.state[parameter][kind] = kept
-    if average is not None and (saved.path / AVERAGE).exists():
+    if average is not None:
         _fill(saved.path / AVERAGE, average.weights, parallel)
-    elif average is not None:  # it was switched on between then and now: it starts here
-        average.reset()
     parallel.load_scaler_state(saved.progress.scaler)
 
 

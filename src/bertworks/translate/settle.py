@@ -66,6 +66,7 @@ def settled(options: TranslateOptions) -> tuple[TranslationConfig | None, Transl
         overwrite=options.overwrite,
         commands=("translate",),
         left_over=TOKENIZER_FILES,
+        needed=[*options.train, *options.dev, *options.test],
     ):
         stored = resolve(TranslationConfig, output / CONFIG_FILE)
         if stored.run is None or stored.run.steps is None:
