@@ -4,8 +4,8 @@
         --runs RUNS
 
 `minilm` is always there. A part whose model is not given is photographed as it is without one; of a folder of runs the newest
-two are compared, so they should be of one kind. A picture ends where a section ends. It needs `playwright` and a Chromium;
-with Pillow the files become a third as large.
+two are compared, so they should be of one kind. A picture ends where a section ends. Where something that is pressed has no
+effect, there is no picture but an error. It needs `playwright` and a Chromium; with Pillow the files become a third as large.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ SIZES = {"light": (1200, 820), "dark": (1200, 820), "narrow": (390, 820)}
 class Shot(NamedTuple):
     """A part, its state, what must be there before the picture is taken, what is pressed first, and what is seen.
 
+    pressed:     what is pressed, and what must be there after it that was not there before
     first, last: the picture goes from the beginning of one element to the end of the other; from the top without `first`
     """
 
@@ -40,7 +41,7 @@ class Shot(NamedTuple):
     part: str
     state: dict[str, Any]
     wanted: str
-    pressed: tuple[str, ...] = ()
+    pressed: tuple[tuple[str, str], ...] = ()
     kinds: tuple[str, ...] = ("light", "dark", "narrow")
     first: str = ""
     last: str = "#view > :last-child"
@@ -72,7 +73,7 @@ def shots(models: list[str]) -> list[Shot]:
             "attention",
             {"model": german, "text": "Today the girl likes the bird.", "pick": "row-4"},
             "svg.head-lines",
-            (".finds button",),
+            ((".finds button", r".caption:text-matches('^Layer \\d+, head \\d+:')"),),
             one,
             picture,
             picture,
@@ -83,9 +84,16 @@ def shots(models: list[str]) -> list[Shot]:
             "tokens",
             {"text": "Tokenization isn't unbelievably hard"},
             ".tokenizer",
-            (".pieces button >> nth=1", "text=Next"),
+            ((".pieces button >> nth=1", "[data-player]"), ("text=Next", "text=Step 1 of")),
         ),
-        Shot("meaning", "meaning", {}, ".scatter .dot, .notice", ("[data-text='0']",), last="section:has(.map)"),
+        Shot(
+            "meaning",
+            "meaning",
+            {},
+            ".scatter .dot, .notice",
+            (("[data-text='0']", ".details .bar"),),
+            last="section:has(.map)",
+        ),
         Shot("meaning-word", "meaning", {"tab": "word"}, ".matrix, .notice", (), one, "section:has(.scatter)"),
         Shot(
             "meaning-vectors",
@@ -112,7 +120,7 @@ def shots(models: list[str]) -> list[Shot]:
             {"model": reviews, "row": {"text": review}, "method": "integrated-gradients"},
             ".tokens-chart, .notice",
         ),
-        Shot("runs", "runs", {}, ".curve, .notice", ("[data-run]:not(:checked)",)),
+        Shot("runs", "runs", {}, ".curve, .notice", (("[data-run]:not(:checked)", ".compare"),)),
     ]
 
 
@@ -120,11 +128,11 @@ def take(page: Page, address: str, shot: Shot, path: Path) -> None:
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in shot.state.items()}
     page.goto(f"{address}/#{shot.part}?{urlencode(texts)}")
     page.locator(shot.wanted).first.wait_for(timeout=60_000)
-    for selector in shot.pressed if not page.locator(".notice").count() else ():
-        if page.locator(selector).count():
-            page.locator(selector).first.click()
-        page.wait_for_load_state("networkidle")
-        page.wait_for_timeout(500)
+    for button, effect in shot.pressed if not page.locator(".notice").count() else ():
+        if page.locator(effect).count():
+            raise SystemExit(f"{path}: {effect} is there before {button} is pressed")
+        page.locator(button).first.click()
+        page.locator(effect).first.wait_for()
     page.mouse.move(5, 400)
     page.wait_for_timeout(600)
     page.evaluate("document.activeElement.blur()")

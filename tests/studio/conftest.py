@@ -7,6 +7,7 @@ an error, if a script failed, or if any request left this machine.
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import urlencode, urlparse
 
 import pytest
 import uvicorn
@@ -42,9 +43,11 @@ def running(app: FastAPI) -> Iterator[str]:
     while not server.started:
         assert thread.is_alive(), "the server did not start"
         time.sleep(0.02)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=10)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
 
 
 @pytest.fixture(scope="session")
@@ -132,6 +135,32 @@ def until(page: Any, condition: Callable[[], bool]) -> None:
             return
         page.wait_for_timeout(100)
     raise AssertionError("it did not happen within 30 seconds")
+
+
+def link(address: str, part: str, /, **state: Any) -> str:
+    """The address of a part of the page in a state."""
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in state.items()}
+    return f"{address}/#{part}?{urlencode(texts)}"
+
+
+def saved(page: Any, ending: str, place: Any = None) -> Path:
+    """The file of the first download button of this kind, under its own name."""
+    with page.expect_download() as download:
+        (place or page).locator(f'[data-download="{ending}"]').first.click()
+    path: Path = Path(download.value.path()).with_name(download.value.suggested_filename)
+    download.value.save_as(path)
+    return path
+
+
+def serious(page: Any, options: dict[str, Any] | None = None) -> list[Any]:
+    """What axe finds that keeps people from using the page."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    found = axe.Axe().run(page, options=options).response["violations"]
+    return [
+        (one["id"], [node["html"][:200] for node in one["nodes"]][:3])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
 @pytest.fixture

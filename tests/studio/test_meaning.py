@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -64,9 +66,25 @@ def test_vectors_are_kept(minilm: LoadedModel, monkeypatch: pytest.MonkeyPatch) 
     assert kept.of("m", TEXTS, "last", "") is not first
 
 
+def test_texts_that_two_ask_for_are_embedded_once(minilm: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = Models([("m", minilm)])
+    kept = meaning.Embeddings(models)
+    calls: list[int] = []
+    embed = meaning.embed
+    monkeypatch.setattr(meaning, "embed", lambda *given: calls.append(1) or embed(*given))
+    with ThreadPoolExecutor(2) as pool:
+        with models.use("m"):  # both wait for the model
+            asked = [pool.submit(kept.of, "m", TEXTS, "last", "") for _ in range(2)]
+            time.sleep(0.2)
+        assert asked[0].result() is asked[1].result()
+    assert calls == [1]
+
+
 def test_places_of_a_word() -> None:
     assert meaning.find_word(APPLES, "apple") == [(0, 11, 16), (1, 4, 9), (2, 0, 5), (2, 23, 28)]
     assert meaning.find_word(["pineapple apples a.b axb"], "a.b") == [(0, 17, 20)]
+    assert meaning.find_word(["我吃苹果。", "苹果公司"], "苹果") == [(0, 2, 4), (1, 0, 2)]  # no spaces between words
+    assert meaning.find_word(["买apple手机 pineapple"], "apple") == [(0, 1, 6)]
 
 
 def test_a_word_in_context_is_that_of_embed_words(minilm: LoadedModel) -> None:
@@ -78,15 +96,16 @@ def test_a_word_in_context_is_that_of_embed_words(minilm: LoadedModel) -> None:
         vectors = np.stack([one.vector for text in words for one in text if one.text.lower() == "apple"])
         units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         np.testing.assert_allclose(found["layers"][number]["cosines"], units @ units.T, atol=1e-5)
-    last = found["layers"][6]
-    assert last["mean_cosine"] == pytest.approx(np.mean(np.array(last["cosines"])[np.triu_indices(4, 1)]))
-    points = np.array(last["points"])  # a plane keeps no more than the distances
+    points = np.array(found["layers"][6]["points"])  # a plane keeps no more than the distances
     assert np.linalg.norm(points[0] - points[1]) > 0
 
 
-def test_a_word_that_is_not_there_twice(minilm: LoadedModel) -> None:
+def test_a_word_that_is_there_once_or_too_often(minilm: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"the word 'fruit' stands in 1 place of these sentences; two are needed"):
         meaning.word_in_context(minilm, APPLES, "fruit")
+    monkeypatch.setattr(meaning, "embed_tokens", None)  # refused before anything is computed
+    with pytest.raises(UsageError, match="stands in 201 places; this picture takes 200 at most"):
+        meaning.word_in_context(minilm, ["an apple " * 201], "apple")
 
 
 def test_a_model_that_reads_words(elmo: LoadedBiLM) -> None:
@@ -118,6 +137,10 @@ def gendered() -> WordVectors:
     for number, word in enumerate(list(BUILT_IN.neutral)[:20]):
         words.append(word)
         rows.append(np.r_[0.3 if number % 2 else -0.2, random.normal(size=6)])
+    groups = next(iter(BUILT_IN.associations.values()))
+    for word in sorted({word for group in groups for word in group} - set(words)):
+        words.append(word)  # for one association test
+        rows.append(np.r_[0.0, random.normal(size=6)])
     return WordVectors(words, np.array(rows))
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 import pytest
 
 from bertworks.infer.loaded import LoadedModel
 from bertworks.studio.app import create_studio
-from tests.studio.conftest import running
+from tests.studio.conftest import link, running, saved
 from tests.studio.test_tasks import classifier as classifier  # a fixture
 from tests.studio.test_tasks import tagger as tagger  # a fixture
 from tests.studio.test_tasks_page import answerer as answerer  # a fixture
@@ -34,16 +32,13 @@ def address(
 
 
 def open_part(page: Any, address: str, part: str, wanted: str, /, **state: Any) -> None:
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in state.items()}
-    page.goto(f"{address}/#{part}?{urlencode(texts)}")
+    page.goto(link(address, part, **state))
     page.locator(wanted).first.wait_for()
 
 
 def check(page: Any, picture: Any, *shown: str, also: tuple[str, ...] = ()) -> None:
     """The picture's SVG has the letters of every element `shown` (selectors), its PNG is one; `also` are more letters."""
-    with page.expect_download() as download:
-        picture.locator('[data-download="svg"]').click()
-    root = ElementTree.fromstring(Path(download.value.path()).read_bytes())
+    root = ElementTree.fromstring(saved(page, "svg", picture).read_bytes())
     kinds = {element.tag.removeprefix(SVG) for element in root.iter()}
     assert kinds <= {"svg", "rect", "line", "text", "title"}, kinds
     written = "".join("".join(element.itertext()) for element in root.iter(f"{SVG}text"))
@@ -56,9 +51,7 @@ def check(page: Any, picture: Any, *shown: str, also: tuple[str, ...] = ()) -> N
         for value in element.attrib.values():
             assert "var(" not in value
             assert "color" not in value
-    with page.expect_download() as download:
-        picture.locator('[data-download="png"]').click()
-    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    assert saved(page, "png", picture).read_bytes().startswith(b"\x89PNG")
 
 
 def squeezed(text: str) -> str:
@@ -82,9 +75,7 @@ def test_tokens_and_their_steps(page: Any, address: str) -> None:
     check(page, player, ".steps code", "p")
     assert page.locator("#view > section").count() == 1
     view = page.locator("#view")
-    with page.expect_download() as download:
-        view.locator("section").first.locator('[data-download="svg"]').click()
-    written = "".join(ElementTree.fromstring(Path(download.value.path()).read_bytes()).itertext())
+    written = "".join(ElementTree.fromstring(saved(page, "svg", view.locator("section").first).read_bytes()).itertext())
     for text in view.locator(".pieces code, .pieces small, .tokenizer h2").all_inner_texts():
         assert text in written
 
@@ -122,6 +113,23 @@ def test_a_word_in_context(page: Any, address: str) -> None:
     open_part(page, address, "meaning", ".matrix", tab="word", word="bank", sentences="\n".join(SENTENCES))
     table = page.locator("section", has=page.locator(".matrix"))
     check(page, table, "h2", ".matrix th", ".matrix tbody td", also=("<i>bank</i>",))
+
+
+def test_plots_have_their_legends(page: Any, address: str) -> None:
+    labelled = "\n".join(f"{label}\t{text}" for label, text in zip(("river", "money", "money"), SENTENCES, strict=True))
+
+    def names(place: Any) -> set[str]:
+        texts = ElementTree.fromstring(saved(page, "svg", place).read_bytes()).itertext()
+        return {text.strip() for text in texts}
+
+    open_part(page, address, "meaning", ".scatter", tab="map", text=labelled)
+    assert {"river", "money", "3 texts"} <= names(page.locator("section:has(.scatter)"))
+    open_part(page, address, "meaning", ".matrix", tab="word", word="bank", sentences=labelled)
+    assert {"river", "money", "at layer 6"} <= names(page.locator("section:has(.scatter)"))
+    layers = page.locator("section:has(svg.lines)")
+    assert {"same label", "different labels"} <= names(layers)
+    means = json.loads(saved(page, "json", layers).read_text(encoding="utf-8"))["means"]
+    assert [(one["name"], len(one["points"])) for one in means] == [("same label", 7), ("different labels", 7)]
 
 
 def test_word_vectors(page: Any, address: str) -> None:

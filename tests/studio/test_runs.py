@@ -146,6 +146,7 @@ def test_routes(folder: Path) -> None:
     assert report.text.endswith("the report")
     assert report.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
     assert "allow-scripts" not in report.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in report.headers["content-security-policy"]
     (folder.parent / "secret.html").write_text("secret")
     (folder / "words" / "report.html").unlink()
     (folder / "words" / "report.html").symlink_to(folder.parent / "secret.html")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 import bertworks
 from bertworks.errors import UsageError
 from bertworks.infer.loaded import LoadedModel
 from bertworks.infer.translator import LoadedTranslator
 from bertworks.studio import tasks
+from bertworks.studio.models import Models
 from tests.infer.foreign import Foreign
 
 TEXT = "The river runs past the old mill."
@@ -57,6 +60,14 @@ def test_what_models_are_for(
     assert tasks.describe("m", minilm)["task"] == "similarity"
     assert "translation model" in tasks.describe("x", translator)["why"]
     assert "fine-tune it first" in tasks.describe("g", gpt)["why"]
+
+
+def test_a_busy_model_keeps_nobody_waiting(classifier: LoadedModel) -> None:
+    models = Models([("c", classifier)])
+    app = FastAPI()
+    app.include_router(tasks.router(models))
+    with models.use("c"):
+        assert [one["task"] for one in TestClient(app).get("/api/tasks").json()["models"]] == ["classify"]
 
 
 def test_predictions(classifier: LoadedModel, tagger: LoadedModel, minilm: LoadedModel) -> None:

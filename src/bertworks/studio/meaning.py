@@ -28,14 +28,18 @@ from bertworks.infer.translator import LoadedTranslator
 from bertworks.models.word_config import WordStackConfig
 from bertworks.studio import projection, word_vectors
 from bertworks.studio.models import Models, check_text
-from bertworks.studio.projection import Floats, Projection
+from bertworks.studio.projection import Floats
 from bertworks.studio.texts import MAX_CHARACTERS, check_texts, read_upload
+from bertworks.text.compare import IDEOGRAPH
 
 POOLINGS = ("mean", "cls", "max")
 NEIGHBOURS = 6
 KEPT = 6  # sets of vectors
 MAX_SENTENCES = 100
+MAX_SENTENCE_CHARACTERS = 20_000  # of all sentences: every token is kept at every layer
+MAX_PLACES = 200  # every two of them are compared, at every layer
 MAX_WORD = 100
+UNSPACED = IDEOGRAPH + "\u3040-\u30ff\u0e00-\u0eff"  # Chinese, Japanese, Thai, Lao: no spaces between words
 
 Vectors = NDArray[np.float32]
 
@@ -51,17 +55,27 @@ class Embeddings:
     def of(self, model: str, texts: Sequence[str], layers: str, pooling: str) -> Vectors:
         """(n, W)"""
         key = (model, tuple(texts), layers, pooling)
+        vectors = self._find(key)
+        if vectors is not None:
+            return vectors
+        with self._models.use(model) as loaded:
+            vectors = self._find(key)  # made for another request while this one waited?
+            if vectors is None:
+                vectors = embed(loaded, texts, layers, pooling)
+                self._keep(key, vectors)
+        return vectors
+
+    def _find(self, key: tuple[Any, ...]) -> Vectors | None:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
-                return self._kept[key]
-        with self._models.use(model) as loaded:
-            vectors = embed(loaded, texts, layers, pooling)
+            return self._kept.get(key)
+
+    def _keep(self, key: tuple[Any, ...], vectors: Vectors) -> None:
         with self._lock:
             self._kept[key] = vectors
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return vectors
 
 
 def embed(loaded: LoadedModel, texts: Sequence[str], layers: str = "last", pooling: str = "mean") -> Vectors:
@@ -118,11 +132,16 @@ def word_in_context(loaded: LoadedModel, sentences: Sequence[str], word: str) ->
             f"the word {word!r} stands in {len(places)} place{'' if len(places) == 1 else 's'} of these sentences; "
             "two are needed to compare"
         )
+    if len(places) > MAX_PLACES:
+        raise UsageError(
+            f"the word {word!r} stands in {len(places):,} places; this picture takes {MAX_PLACES} at most: "
+            "leave out some sentences"
+        )
     numbers, stacked = _at_all_layers(loaded, sentences, places)
-    pictures = [projection.pca(layer.astype(np.float64)) for layer in stacked]
-    points: list[Floats] = [pictures[-1].points]
+    pictures = [projection.pca(layer.astype(np.float64)).points for layer in stacked]
+    points: list[Floats] = [pictures[-1]]
     for picture in pictures[-2::-1]:
-        points.insert(0, projection.turned(picture.points, points[0]))
+        points.insert(0, projection.turned(picture, points[0]))
     return {
         "word": word,
         "places": [
@@ -130,15 +149,24 @@ def word_in_context(loaded: LoadedModel, sentences: Sequence[str], word: str) ->
             for sentence, start, end in places
         ],
         "layers": [
-            _layer(number, layer, picture, where)
-            for number, layer, picture, where in zip(numbers, stacked, pictures, points, strict=True)
+            {"layer": number, "points": where.tolist(), "cosines": projection.cosines(layer).round(6).tolist()}
+            for number, layer, where in zip(numbers, stacked, points, strict=True)
         ],
     }
 
 
 def find_word(sentences: Sequence[str], word: str) -> list[tuple[int, int, int]]:
-    """Where a word stands, whatever its letters' size: (sentence, start, end)."""
-    pattern = re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE)
+    """Where a word stands, whatever its letters' size: (sentence, start, end).
+
+    It is no part of a longer word; where a script puts no spaces between words, nobody can tell.
+    """
+    word = word.strip()
+    letter = f"[^\\W{UNSPACED}]"
+    before, after = (
+        "" if re.match(f"[{UNSPACED}]", sign) else guard
+        for sign, guard in ((word[:1], f"(?<!{letter})"), (word[-1:], f"(?!{letter})"))
+    )
+    pattern = re.compile(before + re.escape(word) + after, re.IGNORECASE)
     return [
         (number, *match.span()) for number, sentence in enumerate(sentences) for match in pattern.finditer(sentence)
     ]
@@ -176,18 +204,6 @@ def _of_words(
         own = [[one.vector for one in words[at] if one.start < end and one.end > start] for at, start, end in places]
         layers.append(np.stack([np.mean(vectors, axis=0) for vectors in own]))
     return loaded.layer_numbers, np.stack(layers)
-
-
-def _layer(number: int, vectors: NDArray[np.float32], picture: Projection, points: Floats) -> dict[str, Any]:
-    cosines = projection.cosines(vectors)
-    pairs = cosines[np.triu_indices(len(cosines), k=1)]
-    return {
-        "layer": number,
-        "points": points.tolist(),
-        "shares": None if picture.shares is None else list(picture.shares),
-        "cosines": cosines.tolist(),
-        "mean_cosine": float(pairs.mean()),
-    }
 
 
 def _check_embeds(loaded: LoadedModel) -> None:
@@ -299,9 +315,9 @@ def router(models: Models, seed: int = 0) -> APIRouter:
     @routes.post("/word")
     def one_word(asked: WordRequest) -> dict[str, Any]:
         check_text(asked.word, limit=MAX_WORD, what="the word")
-        sentences = check_texts(asked.sentences)
-        if len(sentences) > MAX_SENTENCES:
-            raise UsageError(f"there are {len(sentences)} sentences; this picture takes {MAX_SENTENCES} at most")
+        sentences = check_texts(
+            asked.sentences, most=MAX_SENTENCES, characters=MAX_SENTENCE_CHARACTERS, what="this picture"
+        )
         with models.use(asked.model) as loaded:
             return word_in_context(loaded, sentences, asked.word.strip())
 

@@ -45,6 +45,10 @@ class Models:
         """In the order in which they were given."""
         return list(self._loaded)
 
+    def items(self) -> list[tuple[str, LoadedModel]]:
+        """Names and models, to say what they are; whoever computes takes `use`."""
+        return list(self._loaded.items())
+
     @contextmanager
     def use(self, name: str) -> Iterator[LoadedModel]:
         """The model called `name`, for this request alone until it is done."""

@@ -38,7 +38,9 @@ STILL = 300.0  # seconds without a new line after which nobody can tell whether 
 PARTS = {"seeds": "seed", "search": "trial"}
 """Folders of a fine-tuning that has several trainings, and what one of them is called."""
 REPORT_HEADERS = {
-    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+    "Content-Security-Policy": (
+        "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+    ),
     "Cache-Control": "no-cache",
 }
 
@@ -99,7 +101,6 @@ def describe(root: Path, run: str) -> dict[str, Any]:
         "changed": changed,
         "step": last if last is not None else result.get("steps"),
         "steps": section.get("steps") or result.get("steps"),
-        "seconds": result.get("seconds"),
         "metric": result.get("metric"),
         "metrics": _finite(result.get("metrics") or {}),
         "report": (path / REPORT).is_file(),

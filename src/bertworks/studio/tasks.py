@@ -48,7 +48,6 @@ def describe(name: str, loaded: LoadedModel) -> dict[str, Any]:
         "multi_label": predictor.multi_label,
         "fields": list(fields),
         "optional": optional,
-        "window": predictor.window,
         "methods": _methods(loaded),
     }
 
@@ -137,14 +136,11 @@ class ExplainRequest(PredictRequest):
 def router(models: Models) -> APIRouter:
     """The routes under /api/tasks."""
     routes = APIRouter(prefix="/api/tasks")
+    described = [describe(name, loaded) for name, loaded in models.items()]  # once: a busy model keeps nobody waiting
 
     @routes.get("")
     def list_tasks() -> dict[str, Any]:
-        found = []
-        for name in models.names:
-            with models.use(name) as loaded:
-                found.append(describe(name, loaded))
-        return {"models": found, "methods": dict(METHODS)}
+        return {"models": described}
 
     @routes.post("/predict")
     def predict_row(asked: PredictRequest) -> dict[str, Any]:

@@ -43,18 +43,20 @@ class ReadTexts:
         return asdict(self)
 
 
-def check_texts(texts: Sequence[str]) -> list[str]:
-    """The texts, none of which is empty, if they are not too many for a map."""
+def check_texts(
+    texts: Sequence[str], *, most: int = MAX_TEXTS, characters: int = MAX_CHARACTERS, what: str = "a map"
+) -> list[str]:
+    """The texts, none of which is empty, if they are not too many for the picture that is meant."""
     if not texts:
         raise UsageError("there are no texts: write one in each line, or choose a file")
     empty = next((number for number, text in enumerate(texts, start=1) if not text.strip()), None)
     if empty is not None:
         raise UsageError(f"text {empty} is empty; leave it out")
-    if len(texts) > MAX_TEXTS:
-        raise UsageError(f"there are {len(texts):,} texts; a map takes {MAX_TEXTS:,} at most")
+    if len(texts) > most:
+        raise UsageError(f"there are {len(texts):,} texts; {what} takes {most:,} at most")
     size = sum(map(len, texts))
-    if size > MAX_CHARACTERS:
-        raise UsageError(f"the texts have {size:,} characters together; a map takes {MAX_CHARACTERS:,} at most")
+    if size > characters:
+        raise UsageError(f"the texts have {size:,} characters together; {what} takes {characters:,} at most")
     return list(texts)
 
 

@@ -84,7 +84,7 @@ async function show() {
   const context = {
     models,
     api,
-    announce: (text) => current === own && announce(text),
+    announce: (text, kind) => current === own && announce(text, kind),
     get state() {
       return states[name];
     },
@@ -106,7 +106,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 addEventListener("popstate", show); // the back button, a link of the navigation, an address typed by hand
 
-startTheme(localStorage);
+startTheme({ remember: true });
 try {
   ({ models } = await api.get("/api/models"));
 } catch {

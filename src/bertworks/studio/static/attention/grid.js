@@ -9,7 +9,7 @@ const LEFT = 64;
 const TOP = 22;
 
 /** options: {layer, heads, onopen(layer, head)}; returns {svg, note}. */
-export function drawGrid(payload, weights, { layer: chosenLayer, heads: chosenHeads, onopen }) {
+export function drawGrid(weights, { layer: chosenLayer, heads: chosenHeads, onopen }) {
   const colours = ramp();
   const width = LEFT + weights.heads * (SIZE + GAP);
   const height = TOP + weights.layers * (SIZE + GAP);

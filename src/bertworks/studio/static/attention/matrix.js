@@ -6,6 +6,7 @@ import { raster, ramp } from "./raster.js";
 
 const short = (token) => shortened(token, 18);
 const READABLE = 9; // pixels of a cell from which on labels fit
+const EDGE = 16; // pixels around the picture in its box
 
 /**
  * options: {layer, head, cell, rows and columns: numbers of those to show, faint(side, index), pale(row, column), onread(row, column, weight)}
@@ -49,6 +50,13 @@ export function drawMatrix(payload, weights, { layer, head, cell, rows, columns,
     cursor, labelled && [rowLabels, columnLabels, corner]);
 
   let place = null; // of the row and of the column, among those shown
+  /** Bring a cell into sight; labels that stay in place hide what goes on below them. */
+  function reveal(i, j) {
+    const box = svg.parentElement;
+    const near = (now, at, before, room) => Math.max(Math.min(now, at - before), at + cell - room + EDGE);
+    cursor.scrollIntoView({ block: "nearest", inline: "nearest" }); // also of the page
+    box.scrollTo(near(box.scrollLeft, left + j * cell, left, box.clientWidth), near(box.scrollTop, top + i * cell, top, box.clientHeight));
+  }
   function go(i, j) {
     if (i < 0 || j < 0 || i >= rows.length || j >= columns.length) return;
     place = [i, j];
@@ -72,6 +80,7 @@ export function drawMatrix(payload, weights, { layer, head, cell, rows, columns,
     event.preventDefault();
     if (place) go(...steps[event.key]);
     else go(0, 0);
+    if (place) reveal(...place);
   });
   const first = (some, side) => Math.max(0, some.findIndex((index) => !faint(side, index))) * cell;
   return { svg, note: "", follow, first: [left + first(columns, "column"), top + first(rows, "row")] };

@@ -1,8 +1,9 @@
 // One picture of attention with its controls: lines, all heads, matrix. The studio and pages of `bertworks attend` share it.
 
-import { choices, debounce, field, fill, h, press, select } from "../lib/dom.js";
+import { choices, debounce, field, fill, focusOn, h, keepFocus, press, select } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { hue } from "../lib/svg.js";
+import { dataOf } from "./file.js";
 import { drawGrid } from "./grid.js";
 import { drawLines } from "./lines.js";
 import { drawMatrix } from "./matrix.js";
@@ -13,6 +14,7 @@ const SPECIAL = /^(\[[A-Z]+\]|<[^>]*>|[.,;:!?])$/;
 // What the filter does to a matrix: shades all but the rows and columns that it finds, or leaves out what it does not find.
 const AMONG = [["either", "rows or columns (others pale)"], ["rows", "rows alone"], ["columns", "columns alone"], ["both", "rows and columns alone"]];
 const ROLES = { self: ["looks", "at"], causal: ["looks back", "at"], alignment: ["was written while looking", "at"] };
+const LARGEST = 48; // pixels of a cell of the matrix
 
 /**
  * context: {state, setState(patch, options)}; the state is {view, layer, heads, links, zoom, cell, filter, among, pick, parts}, counted from 1.
@@ -41,7 +43,7 @@ export function showPicture(root, payload, weights, context) {
       heads: heads.length ? heads : tokens > 60 ? [0] : upTo(weights.heads),
       links: [0, 1, 2, 3, 5, 10].includes(state.links) ? state.links : tokens > 60 ? 3 : heads.length === 1 || weights.heads === 1 ? 0 : 2,
       zoom: Number(state.zoom) >= 1 && Number(state.zoom) <= 36 ? Number(state.zoom) : tokens > 200 ? 14 : 22,
-      cell: Number(state.cell) >= 1 && Number(state.cell) <= 36 ? Number(state.cell) : null,
+      cell: Number(state.cell) >= 1 && Number(state.cell) <= LARGEST ? Number(state.cell) : null,
       filter: typeof state.filter === "string" ? state.filter : "",
       among: AMONG.some(([name]) => name === state.among) ? state.among : "either",
       parts: isPair && ["00", "01", "10", "11"].includes(state.parts) ? state.parts : "all",
@@ -66,15 +68,13 @@ export function showPicture(root, payload, weights, context) {
   }
 
   function change(patch, options = {}) {
-    const active = document.activeElement?.dataset?.control;
     keep(patch, options);
     press(views, settings.view);
-    if (options.controls !== false) drawControls();
-    draw();
-    if (active && document.activeElement === document.body) focus(active); // what had the focus was drawn anew
+    keepFocus(root, () => {
+      if (options.controls !== false) drawControls();
+      draw();
+    });
   }
-
-  const focus = (control) => root.querySelector(`[data-control="${control}"]`)?.focus();
 
   const matches = (token) => !settings.filter || token.toLowerCase().includes(settings.filter.toLowerCase());
   const inParts = (row, column) => settings.parts === "all"
@@ -87,9 +87,9 @@ export function showPicture(root, payload, weights, context) {
     const nothing = settings.filter && !rowMatches.includes(true) && !columnMatches.includes(true);
     const faint = (side, index) => !nothing && !(side === "row" ? rowMatches : columnMatches)[index];
     let drawn;
-    if (view === "grid") drawn = drawGrid(payload, weights, { layer, heads, onopen: (newLayer, head) => {
+    if (view === "grid") drawn = drawGrid(weights, { layer, heads, onopen: (newLayer, head) => {
       change({ view: "lines", layer: newLayer, heads: [head] });
-      focus("layer");
+      focusOn(root, "layer");
     } });
     else if (view === "matrix") {
       const { rows, columns } = matrixParts();
@@ -137,9 +137,11 @@ export function showPicture(root, payload, weights, context) {
 
   /** Pixels of a cell: as chosen, or so that the matrix fits. */
   function cellSize() {
-    const count = Math.max(matrixParts().columns.length, 1);
-    const room = (picture.clientWidth || 800) - (count > 60 ? 12 : 110);
-    return settings.cell ?? Math.max(1, Math.min(26, Math.floor(room / count)));
+    const { rows, columns } = matrixParts();
+    const [across, down] = [columns.length, rows.length].map((count) => Math.max(count, 1));
+    const room = (picture.clientWidth || 800) - (across > 60 ? 12 : 110);
+    const most = Math.max(26, Math.min(LARGEST, (0.62 * innerHeight) / down)); // a short text fills the card, but not more than the window
+    return settings.cell ?? Math.max(1, Math.floor(Math.min(most, room / across)));
   }
 
   const headNames = () => (settings.heads.length === weights.heads && weights.heads > 1 ? "all heads" : settings.heads.length === 1 ? `head ${settings.heads[0] + 1}` : `heads ${settings.heads.map((head) => head + 1).join(", ")}`);
@@ -180,7 +182,7 @@ export function showPicture(root, payload, weights, context) {
     if (view === "lines") parts.push(headButtons());
     if (view === "lines") parts.push(field("Links from each token", select([[0, "all"], [1, "1"], [2, "2"], [3, "3"], [5, "5"], [10, "10"]], links, (value) => change({ links: Number(value) }), { "data-control": "links" })));
     if (view !== "grid") {
-      const zoomer = h("input", { type: "range", min: view === "matrix" ? 1 : 6, max: 36, step: 1, value: view === "matrix" ? cellSize() : zoom, "data-control": "zoom" });
+      const zoomer = h("input", { type: "range", min: view === "matrix" ? 1 : 6, max: view === "matrix" ? LARGEST : 36, step: 1, value: view === "matrix" ? cellSize() : zoom, "data-control": "zoom" });
       zoomer.addEventListener("input", () => change({ [view === "matrix" ? "cell" : "zoom"]: Number(zoomer.value) }, { replace: true, controls: false }));
       parts.push(field("Zoom", zoomer));
       const filter = h("input", { type: "search", value: settings.filter, size: 12, placeholder: "it", "data-control": "filter" });
@@ -215,23 +217,17 @@ export function showPicture(root, payload, weights, context) {
   }
 
   const views = choices("Kind of picture", [["lines", "Lines"], ["grid", "All heads"], ["matrix", "Matrix"]], settings.view, (view) => change({ view }));
-  const name = () => `attention-${settings.view}-layer-${settings.layer + 1}`;
+  const name = () => (settings.view === "grid" ? "attention-grid" : `attention-${settings.view}-layer-${settings.layer + 1}`);
   const whole = () => {
     follow(0, 0); // a file is not scrolled
     queueMicrotask(() => follow(picture.scrollLeft, picture.scrollTop));
     return svg;
   };
-  const data = () => ({
-    model: payload.model, kind: payload.kind, text: payload.text, pair: payload.pair, layer: settings.layer + 1, heads: settings.heads.map((head) => head + 1),
-    rows: payload.rows, columns: payload.columns,
-    weights: settings.heads.map((head) => Array.from({ length: weights.rows }, (_, row) => Array.from({ length: weights.columns }, (__, column) => Number(weights.at(settings.layer, head, row, column).toFixed(weights.digits + 2))))),
-  });
   fill(root, h("section", { class: "card attention" },
-    h("div", { class: "spread" }, views, downloads(name, { getSvg: whole, getData: data })),
+    h("div", { class: "spread" }, views, downloads(name, { getSvg: whole, getData: () => dataOf(payload, weights, settings) })),
     controls, caption, picture, finds, note));
   drawControls();
   draw();
-  const redraw = () => draw();
-  addEventListener("themechange", redraw);
-  return { unmount: () => removeEventListener("themechange", redraw), redraw };
+  addEventListener("themechange", draw);
+  return { unmount: () => removeEventListener("themechange", draw) };
 }

@@ -54,18 +54,31 @@ export function makeApi({ onError = () => {}, onDone = () => {} } = {}) {
   };
 }
 
-/** Run only the newest of several calls: `const ask = latest(); const answer = await ask((signal) => api.post(..., {signal}))`. */
-export function latest() {
+/**
+ * Run only the newest of several calls: `const ask = latest(); const answer = await ask((signal) => api.post(..., {signal}))`.
+ * Older ones give null, whatever comes of them, and so do all that run when `ask.cancel()` is called. `show(busy)` is told whether one runs.
+ */
+export function latest(show = () => {}) {
   let controller = null;
-  return async (run) => {
+  const ask = async (run) => {
     controller?.abort();
     const own = new AbortController();
     controller = own;
+    show(true);
     try {
-      return await run(own.signal);
+      const answer = await run(own.signal);
+      return controller === own ? answer : null;
     } catch (error) {
-      if (error.name === "AbortError") return null;
+      if (controller !== own) return null;
       throw error;
+    } finally {
+      if (controller === own) show(false);
     }
   };
+  ask.cancel = () => {
+    controller?.abort();
+    controller = null;
+    show(false);
+  };
+  return ask;
 }

@@ -86,6 +86,27 @@ export function press(group, value) {
   for (const button of group.children) button.setAttribute("aria-pressed", String(button.dataset.value === String(value)));
 }
 
+/** A box that is scrolled where its content is larger, also with the keyboard. */
+export function scroller(label, content, also = "") {
+  return h("div", { class: `scroll ${also}`.trim(), tabindex: "0", role: "region", "aria-label": label }, content);
+}
+
+/** For `latest`: an element is shaded while something is asked for. */
+export function shading(box) {
+  return (busy) => void box.classList.toggle("busy", busy);
+}
+
+/** Draw something within `root` anew: who had the focus on one of its `data-control` elements has it again. */
+export function keepFocus(root, draw) {
+  const control = root.contains(document.activeElement) ? document.activeElement.dataset.control : undefined;
+  draw();
+  if (control !== undefined && !root.contains(document.activeElement)) focusOn(root, control);
+}
+
+export function focusOn(root, control) {
+  root.querySelector(`[data-control="${CSS.escape(control)}"]`)?.focus({ preventScroll: true });
+}
+
 /** Call `run` once things have been still for `delay` milliseconds. */
 export function debounce(run, delay = 300) {
   let timer = 0;

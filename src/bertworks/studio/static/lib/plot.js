@@ -1,7 +1,7 @@
 // Plots: points on a plane, curves over steps, a matrix of numbers. All are SVG or tables, drawn anew from their data.
 
-import { h } from "./dom.js";
-import { colour, hue, s, scale, ticks } from "./svg.js";
+import { h, scroller } from "./dom.js";
+import { colour, extent, hue, s, scale, ticks } from "./svg.js";
 
 /** Whether the page is as narrow as a phone: pictures are then drawn narrower, so that their letters can still be read. */
 export function narrow() {
@@ -27,9 +27,8 @@ export function legend(entries) {
  */
 export function scatter({ points, label, onpick = null, width = narrow() ? 400 : 760, height = narrow() ? 340 : 520, named = narrow() ? 0 : 40 }) {
   const margin = width < 500 ? 16 : 34;
-  const xs = points.map((point) => point.x);
-  const ys = points.map((point) => point.y);
-  const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  const [left, right] = extent(points.map((point) => point.x));
+  const [low, high] = extent(points.map((point) => point.y));
   const unit = Math.min((width - 2 * margin) / (right - left || 1), (height - 2 * margin) / (high - low || 1));
   const place = (point) => [
     width / 2 + (point.x - (left + right) / 2) * unit,
@@ -96,11 +95,16 @@ function nameTags(points, places, radius, width) {
   return tags;
 }
 
+/** Where `lines` tells values: read aloud, and not a part of downloaded pictures. */
+export function newReadout() {
+  return h("p", { class: "readout", "aria-live": "polite", "data-undrawn": true });
+}
+
 /**
  * Curves over one axis. `series` are {name, colour, strength, dashed, points: [[x, y], …]}; `log` is a logarithmic upward axis.
- * Under the pointer, the values there are told in `readout`, an element of the caller.
+ * Under the pointer and with the arrow keys, the values there are told in `readout`; `reading` remembers the place for the next plot.
  */
-export function lines({ series, label, across = "", up = "", log = false, dots = false, readout = null, format = short, width = narrow() ? 400 : 860, height = narrow() ? 280 : 360 }) {
+export function lines({ series, label, across = "", up = "", log = false, dots = false, readout = null, reading = {}, format = short, width = narrow() ? 400 : 860, height = narrow() ? 280 : 360 }) {
   const drawn = series
     .map((one) => ({ ...one, points: one.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y) && (!log || y > 0)) }))
     .filter((one) => one.points.length);
@@ -108,13 +112,14 @@ export function lines({ series, label, across = "", up = "", log = false, dots =
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot lines", role: "img", "aria-label": label });
   if (!drawn.length) {
     svg.append(s("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "nothing to draw yet"));
+    readout?.replaceChildren();
     return svg;
   }
   const turn = log ? Math.log10 : (value) => value;
   const all = drawn.flatMap((one) => one.points);
-  let [low, high] = [Math.min(...all.map((point) => turn(point[1]))), Math.max(...all.map((point) => turn(point[1])))];
+  let [low, high] = extent(all.map((point) => turn(point[1])));
   if (high - low < 1e-9) [low, high] = [low - 0.5 * (Math.abs(low) || 1), high + 0.5 * (Math.abs(high) || 1)];
-  let [first, last] = [Math.min(...all.map((point) => point[0])), Math.max(...all.map((point) => point[0]))];
+  let [first, last] = extent(all.map((point) => point[0]));
   if (first === last) [first, last] = [first - 1, last + 1];
   const x = scale(first, last, left, width - right);
   const y = scale(low, high, height - bottom, top + 6);
@@ -137,42 +142,64 @@ export function lines({ series, label, across = "", up = "", log = false, dots =
       for (const [px, py] of one.points)
         svg.append(s("circle", { cx: x(px), cy: y(turn(py)), r: 3, style: { fill: one.colour, "fill-opacity": String(one.strength ?? 1) } }));
   }
-  if (readout) followPointer(svg, drawn, { x, first, last, left, right, top, bottom, width, height, readout, format, across });
+  if (readout) {
+    const reads = { tabindex: 0, role: "application", "data-control": "plot", "aria-label": `${label}; arrow keys tell the values` };
+    for (const [name, value] of Object.entries(reads)) svg.setAttribute(name, value);
+    tellValues(svg, drawn, { x, first, last, left, right, top, bottom, width, height, readout, reading, format, across });
+  }
   return svg;
 }
 
-function followPointer(svg, drawn, plot) {
+/**
+ * The values at one place of the curves, in `readout`: under the pointer, or step by step with the arrow keys.
+ * `reading.x` is the place that was read last.
+ */
+function tellValues(svg, drawn, plot) {
   const needle = s("line", { class: "needle", y1: plot.top, y2: plot.height - plot.bottom, visibility: "hidden" });
+  const places = drawn.map((one) => one.points.map(([x]) => x)); // they ascend
+  const all = [...new Set(places.flat())].sort((one, other) => one - other);
+  const { readout, reading } = plot;
   svg.append(needle);
-  const tell = (event) => {
-    const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * plot.width;
-    if (at < plot.left || at > plot.width - plot.right) return hide();
-    const wanted = plot.first + ((at - plot.left) / (plot.width - plot.right - plot.left)) * (plot.last - plot.first);
-    const nearest = drawn.map((one) => ({ one, point: nearestPoint(one.points, wanted) }));
-    const anchor = nearest.reduce((best, entry) => (Math.abs(entry.point[0] - wanted) < Math.abs(best.point[0] - wanted) ? entry : best)).point[0];
-    needle.setAttribute("x1", plot.x(anchor));
-    needle.setAttribute("x2", plot.x(anchor));
+  const tell = (number) => {
+    reading.x = all[number];
+    needle.setAttribute("x1", plot.x(reading.x));
+    needle.setAttribute("x2", plot.x(reading.x));
     needle.setAttribute("visibility", "visible");
-    plot.readout.replaceChildren(h("b", {}, `${plot.across} ${short(anchor)}`),
-      ...nearest.map(({ one, point }) => h("span", {}, h("i", { style: { color: one.colour } }), `${one.name} ${plot.format(point[1])}`)));
+    readout.replaceChildren(h("b", {}, `${plot.across} ${short(reading.x)}`), ...drawn.map((one, index) =>
+      h("span", {}, h("i", { style: { color: one.colour } }), `${one.name} ${plot.format(one.points[nearest(places[index], reading.x)][1])}`)));
   };
   const hide = () => {
     needle.setAttribute("visibility", "hidden");
-    plot.readout.replaceChildren();
+    readout.replaceChildren();
   };
-  svg.addEventListener("pointermove", tell);
+  const here = () => nearest(all, reading.x ?? all.at(-1));
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const at = ((event.clientX - box.left) / box.width) * plot.width;
+    if (at < plot.left || at > plot.width - plot.right) return hide();
+    return tell(nearest(all, plot.first + ((at - plot.left) / (plot.width - plot.right - plot.left)) * (plot.last - plot.first)));
+  });
   svg.addEventListener("pointerleave", hide);
+  svg.addEventListener("focus", () => tell(here()));
+  svg.addEventListener("blur", hide);
+  svg.addEventListener("keydown", (event) => {
+    const steps = { ArrowRight: here() + 1, ArrowLeft: here() - 1, Home: 0, End: all.length - 1 };
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    tell(Math.min(Math.max(steps[event.key], 0), all.length - 1));
+  });
+  if (readout.hasChildNodes()) tell(here()); // drawn anew while somebody reads
 }
 
-function nearestPoint(points, wanted) {
-  let [start, stop] = [0, points.length - 1]; // points ascend
+/** The place in ascending numbers of the one that is nearest. */
+function nearest(numbers, wanted) {
+  let [start, stop] = [0, numbers.length - 1];
   while (stop - start > 1) {
     const middle = (start + stop) >> 1;
-    if (points[middle][0] <= wanted) start = middle;
+    if (numbers[middle] <= wanted) start = middle;
     else stop = middle;
   }
-  return Math.abs(points[start][0] - wanted) <= Math.abs(points[stop][0] - wanted) ? points[start] : points[stop];
+  return Math.abs(numbers[start] - wanted) <= Math.abs(numbers[stop] - wanted) ? start : stop;
 }
 
 function logTicks(low, high) {
@@ -201,7 +228,7 @@ export function matrix({ rows, columns = rows, values, low = 0, high = 1, digits
     style: { "--w": String(Math.min(1, Math.max(0, (value - low) / (high - low || 1)))) },
     title: `${rows[row].title} · ${columns[column].title}: ${value.toFixed(4)}`,
   }, value.toFixed(digits));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return scroller(caption,
     h("table", { class: "matrix" }, h("caption", { class: "hidden" }, caption),
       h("thead", {}, h("tr", {}, h("td", {}), columns.map((one) => h("th", { scope: "col", title: one.title }, one.name)))),
       h("tbody", {}, values.map((row, index) =>

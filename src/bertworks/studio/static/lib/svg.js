@@ -23,6 +23,16 @@ export function scale(low, high, start, stop) {
   return (value) => start + ((value - low) / span) * (stop - start);
 }
 
+/** The smallest and the largest of many numbers; Math.min(...values) fails where they are very many. */
+export function extent(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}
+
 /** About `count` round numbers between low and high. */
 export function ticks(low, high, count = 5) {
   const span = high - low;

@@ -10,14 +10,23 @@ function setTheme(theme) {
   dispatchEvent(new CustomEvent("themechange"));
 }
 
-/** As the system has it, until the button says otherwise; `store` (as localStorage) remembers that for the next time. */
-export function startTheme(store = null) {
-  let chosen = store?.getItem("theme") ?? null;
+/** A browser may forbid a page to remember anything. */
+function allowed(use) {
+  try {
+    return use();
+  } catch {
+    return null;
+  }
+}
+
+/** As the system has it, until the button says otherwise; that is remembered for the next time where `remember` says so. */
+export function startTheme({ remember = false } = {}) {
+  let chosen = remember ? allowed(() => localStorage.getItem("theme")) : null;
   const follow = () => setTheme(chosen ?? (system.matches ? "dark" : "light"));
   system.addEventListener("change", follow);
   document.getElementById("theme").addEventListener("click", () => {
     chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    store?.setItem("theme", chosen);
+    if (remember) allowed(() => localStorage.setItem("theme", chosen));
     follow();
   });
   follow();

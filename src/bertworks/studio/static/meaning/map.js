@@ -1,13 +1,14 @@
 // A map of texts: their vectors on a plane, neighbours, colours by label.
 
 import { latest } from "../lib/api.js";
-import { field, fill, h, keepTyped, percent, select, selectNamed } from "../lib/dom.js";
+import { field, fill, h, keepTyped, percent, scroller, select, selectNamed, shading } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
-import { pictureOf } from "../lib/picture.js";
+import { pictureOf, sectionPicture } from "../lib/picture.js";
 import { bars, groupColours, legend, scatter } from "../lib/plot.js";
 import { shortened } from "../lib/text.js";
 import { embedders, noModel, parseLines } from "./shared.js";
 
+const MOST_BYTES = 12_000_000; // of a file: as text it grows by a third, and the server takes 16 MiB
 const METHODS = {
   pca: "PCA (straight view)",
   tsne: "t-SNE (neighbourhoods)",
@@ -37,8 +38,11 @@ export function mountMap(root, context) {
   const names = embedders(context);
   if (!names.length) return void fill(root, h("div", { class: "card" }, noModel()));
   const { options, api } = context;
-  const newest = latest();
+  const source = h("div", {});
+  const result = h("div", { "aria-live": "off" });
+  const newest = latest(shading(result));
   const newestQuery = latest();
+  const newestFile = latest(shading(source));
   const state = context.state;
   let data = null; // {texts, labels, asked} of the map that is shown; the controls may say something else by now
   let upload = state.upload ?? null; // {name, texts, labels, columns, …}, in place of what is typed
@@ -49,25 +53,21 @@ export function mountMap(root, context) {
   const text = h("textarea", { rows: 8, spellcheck: "false", class: "code" });
   text.value = state.text ?? SAMPLE;
   keepTyped(context, { text });
-  const model = selectNamed(names, state.model, () => {});
-  const layers = select(options.layers, state.layers ?? "last", () => draw());
+  const model = selectNamed(names, state.model, () => { fillLayers(layers.value); draw(); });
+  const layers = select([], undefined, () => draw());
   const pooling = select([["", "the model's own"], ...options.poolings], state.pooling ?? "", () => draw());
   const method = select(options.methods.map((one) => [one.name, METHODS[one.name] + (one.installed ? "" : " – not installed")]), state.method ?? "pca", () => draw());
-  model.addEventListener("change", () => draw());
-  fillLayers();
-  model.addEventListener("change", fillLayers);
+  fillLayers(state.layers);
   const button = h("button", { class: "main", type: "submit" }, "Draw the map");
   const chooser = h("input", { type: "file", accept: ".csv,.tsv,.txt,.jsonl,.ndjson,.parquet,.gz,.xz" });
-  const source = h("div", {});
-  const result = h("div", { "aria-live": "off" });
 
-  function fillLayers() {
+  /** Those that the model has; `wanted` is chosen where it is among them. */
+  function fillLayers(wanted) {
     const many = context.models.find((one) => one.name === model.value)?.layers ?? 0;
-    const kept = layers.value;
     const named = options.layers.filter((name) => many >= 3 || !name.includes("last-4"));
     fill(layers, [...named, ...Array.from({ length: many + 1 }, (_, number) => String(number))].map((name) =>
       h("option", { value: name }, /^\d+$/.test(name) ? `layer ${name}` : name)));
-    layers.value = kept || state.layers || "last";
+    layers.value = wanted ?? "last";
     if (!layers.value) layers.value = "last";
   }
 
@@ -76,26 +76,19 @@ export function mountMap(root, context) {
     const asked = { model: model.value, layers: layers.value, pooling: pooling.value, method: method.value };
     const others = data && data.texts.join("\n") !== texts.join("\n");
     context.setState({ tab: "map", ...asked, ...(others ? { pick: undefined } : {}), text: upload ? undefined : text.value, upload: upload ?? undefined }, { replace });
-    result.classList.add("busy");
     context.announce(`Embedding ${texts.length} texts…`);
-    try {
-      const found = await newest((signal) => api.post("/api/meaning/map", { ...asked, texts }, { signal }));
-      if (!found) return;
-      data = { texts, labels, asked };
-      answer = found;
-      context.announce("");
-      show();
-    } catch (error) {
-      if (error.name !== "ApiError") throw error;
-    } finally {
-      result.classList.remove("busy");
-    }
+    const found = await newest((signal) => api.post("/api/meaning/map", { ...asked, texts }, { signal }));
+    if (!found) return;
+    data = { texts, labels, asked };
+    answer = found;
+    context.announce("");
+    show();
   }
 
   function show() {
     const groups = data.labels ?? data.texts.map(() => "");
     const colours = groupColours(groups);
-    const details = h("div", { class: "details" }, h("p", { class: "soft" }, "Choose a point, or a text below, to see its nearest texts."));
+    const details = h("div", { class: "details" }, h("p", { class: "soft", "data-undrawn": true }, "Choose a point, or a text below, to see its nearest texts."));
     plot = scatter({
       points: answer.points.map(([x, y], index) => ({ x, y, text: data.texts[index], short: shortened(data.texts[index], 22), colour: colours.get(groups[index]) })),
       label: `Map of ${data.texts.length} texts by ${data.asked.method}`,
@@ -116,27 +109,22 @@ export function mountMap(root, context) {
     }
     async function search(event) {
       event?.preventDefault();
-      context.setState({ query: query.value }, { replace: true });
-      try {
-        const near = await newestQuery((signal) => api.post("/api/meaning/nearest",
-          { ...data.asked, texts: data.texts, query: query.value }, { signal }));
-        if (!near) return;
-        plot.light(near.neighbours.map((one) => one.index));
-        const asked = query.value;
-        fill(found,
-          h("div", { class: "spread" }, h("h3", {}, `Nearest to “${shortened(asked, 60)}”, by cosine`),
-            downloads("found", { getSvg: () => pictureOf(found), getData: () => ({ ...data.asked, query: asked, neighbours: named(near.neighbours) }) })),
-          neighbourBars(near.neighbours, pick));
-      } catch (error) {
-        if (error.name !== "ApiError") throw error;
-      }
+      const asked = query.value;
+      context.setState({ query: asked }, { replace: true });
+      const near = await newestQuery((signal) => api.post("/api/meaning/nearest", { ...data.asked, texts: data.texts, query: asked }, { signal }));
+      if (!near) return;
+      plot.light(near.neighbours.map((one) => one.index));
+      fill(found,
+        h("div", { class: "spread" }, h("h3", {}, `Nearest to “${shortened(asked, 60)}”, by cosine`),
+          downloads("found", { getSvg: () => pictureOf(found), getData: () => ({ ...data.asked, query: asked, neighbours: named(near.neighbours) }) })),
+        neighbourBars(near.neighbours, pick));
     }
 
     const counts = [...colours].map(([name, paint]) => [name, paint, groups.filter((one) => one === name).length]);
     fill(result,
       h("section", {},
         h("div", { class: "spread" }, h("h2", {}, `${data.texts.length} texts`),
-          downloads("map", { getSvg: () => plot.svg, getData: () => ({ ...data.asked, texts: data.texts, labels: data.labels, ...answer }) })),
+          downloads("map", { getSvg: sectionPicture, getData: () => ({ ...data.asked, texts: data.texts, labels: data.labels, ...answer }) })),
         h("p", { class: "soft" }, EXPLAIN[answer.method](answer), ` Vectors of ${answer.width} numbers.`),
         data.labels ? legend(counts) : null,
         h("div", { class: "map" }, plot.svg, details)),
@@ -144,9 +132,8 @@ export function mountMap(root, context) {
         h("section", {}, h("h2", {}, "Find texts like"),
           h("form", { onsubmit: search, class: "row" }, field("Your text", query, { wide: true }), h("button", { type: "submit" }, "Find")), found),
         h("section", {}, h("h2", {}, "All texts"),
-          h("div", { class: "scroll texts", tabindex: "0", role: "region", "aria-label": "All texts" },
-            h("ol", {}, data.texts.map((one, index) =>
-              h("li", {}, h("button", { type: "button", class: "link", "data-text": index, onclick: () => pick(index) }, shortened(one, 160)))))))));
+          scroller("All texts", h("ol", {}, data.texts.map((one, index) =>
+            h("li", {}, h("button", { type: "button", class: "link", "data-text": index, onclick: () => pick(index) }, shortened(one, 160))))), "texts"))));
     if (context.state.query) search();
     const picked = context.state.pick - 1;
     if (picked >= 0 && picked < data.texts.length) pick(picked);
@@ -161,20 +148,18 @@ export function mountMap(root, context) {
     })));
   }
 
-  async function read(columns = {}) {
-    try {
-      const found = await api.post("/api/meaning/read", { ...file, ...columns });
-      upload = { name: file.name, ...found };
-      showSource();
-      await draw();
-    } catch (error) {
-      if (error.name !== "ApiError") throw error;
-    }
+  async function read(from, columns = {}) {
+    const found = await newestFile((signal) => api.post("/api/meaning/read", { ...from, ...columns }, { signal }));
+    if (!found) return;
+    file = from;
+    upload = { name: file.name, ...found };
+    showSource();
+    await draw();
   }
 
   function showSource() {
     if (!upload) return void fill(source, field("Texts, one in each line; a label may stand before a tab", text));
-    const column = (label, kept, extra, key) => field(label, select([...extra, ...upload.columns], kept, (value) => read({
+    const column = (label, kept, extra, key) => field(label, select([...extra, ...upload.columns], kept, (value) => read(file, {
       text_column: upload.text_column, label_column: upload.label_column ?? "-", [key]: value })));
     fill(source,
       h("p", {}, h("b", {}, upload.name), `: ${upload.texts.length.toLocaleString("en")} texts`, upload.cut ? " (the first ones; a map has no room for more)" : "", ". ",
@@ -186,13 +171,13 @@ export function mountMap(root, context) {
   }
 
   chooser.addEventListener("change", async () => {
-    const one = chooser.files[0];
+    const [one] = chooser.files;
     if (!one) return;
-    const bytes = new Uint8Array(await one.arrayBuffer());
-    let binary = "";
-    for (let start = 0; start < bytes.length; start += 32768) binary += String.fromCharCode(...bytes.subarray(start, start + 32768));
-    file = { name: one.name, content: btoa(binary) };
-    await read();
+    chooser.value = ""; // the same file may be chosen again, when it was changed
+    if (one.size > MOST_BYTES) return void context.announce(`${one.name} has ${(one.size / 1e6).toFixed(1)} MB; files of up to ${MOST_BYTES / 1e6} MB are read here: take a part of it.`, "error");
+    const content = await newestFile(() => base64(one));
+    if (content === null) return;
+    await read({ name: one.name, content });
   });
 
   fill(root,
@@ -205,5 +190,16 @@ export function mountMap(root, context) {
     result);
   showSource();
   draw({ replace: true });
-  return () => newest(() => Promise.resolve(null));
+  return () => {
+    newest.cancel();
+    newestQuery.cancel();
+    newestFile.cancel();
+  };
+}
+
+async function base64(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let binary = "";
+  for (let start = 0; start < bytes.length; start += 32768) binary += String.fromCharCode(...bytes.subarray(start, start + 32768));
+  return btoa(binary);
 }

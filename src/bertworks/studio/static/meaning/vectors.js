@@ -1,7 +1,7 @@
 // Word vectors: neighbours, analogies, and the axis of she and he.
 
 import { latest } from "../lib/api.js";
-import { choices, field, fill, h, keepTyped, number, percent, selectNamed } from "../lib/dom.js";
+import { choices, field, fill, h, keepTyped, number, percent, scroller, selectNamed } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { pictureOf } from "../lib/picture.js";
 import { bars, narrow } from "../lib/plot.js";
@@ -22,12 +22,8 @@ export function mountVectors(root, context) {
     state.vectors, () => { context.setState({ vectors: table.value }); everything(); });
 
   const ask = async (newest, path, body, show) => {
-    try {
-      const found = await newest((signal) => api.post(path, { vectors: table.value, ...body }, { signal }));
-      if (found) show(found);
-    } catch (error) {
-      if (error.name !== "ApiError") throw error;
-    }
+    const found = await newest((signal) => api.post(path, { vectors: table.value, ...body }, { signal }));
+    if (found) show(found);
   };
   const list = (neighbours) => bars(neighbours.map((near) => ({ name: near.word, value: near.similarity,
     node: h("button", { type: "button", class: "link", onclick: () => { word.value = near.word; similar(); } }, near.word) })));
@@ -66,6 +62,7 @@ export function mountVectors(root, context) {
     context.setState({ tab: "vectors", vectors: table.value, own: own.value }, { replace: true });
     return ask(newestAxis, "/api/meaning/bias", { words }, (found) => {
       const picture = h("div", {});
+      const tests = h("div", {});
       const draw = () => fill(picture, axisPlot(found, when));
       fill(axis,
         h("ul", { class: "facts" },
@@ -78,7 +75,8 @@ export function mountVectors(root, context) {
         picture,
         h("p", { class: "soft" }, `Right of 0 leans to “${found.sides.positive}”, left of it to “${found.sides.negative}”. `,
           "Taking the direction out does not take out the bias: words that leant the same way still stand together."),
-        found.before.tests.length ? testTable(found) : null);
+        found.before.tests.length ? tests : null);
+      fill(tests, headed("Association tests (WEAT effect size)", "association-tests", tests, { before: found.before.tests, after: found.after.tests }), testTable(found));
       draw();
     });
   }
@@ -98,7 +96,9 @@ export function mountVectors(root, context) {
 
   keepTyped(context, { near: word, a, b, c, own });
 
+  const stop = () => [newestNear, newestFourth, newestAxis].forEach((one) => one.cancel());
   function everything() {
+    stop();
     fill(near);
     fill(fourth);
     fill(axis);
@@ -107,6 +107,7 @@ export function mountVectors(root, context) {
     if ((context.state.own ?? null) !== null) bias();
   }
   everything();
+  return stop;
 }
 
 /** The words that lean most on each side, and the user's own, on a line. */
@@ -137,8 +138,8 @@ function axisPlot(found, when) {
 
 function testTable(found) {
   const shown = (test) => `${test.effect >= 0 ? "+" : ""}${test.effect.toFixed(2)} (p ${Number(test.p_value.toPrecision(2))})`;
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Association tests" }, h("table", { class: "numbers" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Association test (WEAT effect size)"), h("th", { scope: "col" }, "before"), h("th", { scope: "col" }, "after"))),
+  return scroller("Association tests", h("table", { class: "numbers" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Test"), h("th", { scope: "col" }, "before"), h("th", { scope: "col" }, "after"))),
     h("tbody", {}, found.before.tests.map((test, index) =>
       h("tr", {}, h("th", { scope: "row" }, test.title), h("td", {}, shown(test)), h("td", {}, shown(found.after.tests[index])))))));
 }

@@ -1,10 +1,11 @@
 // One word in several sentences: how its vectors part from layer to layer.
 
 import { latest } from "../lib/api.js";
-import { field, fill, h, keepTyped, selectNamed } from "../lib/dom.js";
+import { field, fill, h, keepTyped, selectNamed, shading } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { sectionPicture } from "../lib/picture.js";
-import { groupColours, legend, lines, matrix, narrow, scatter } from "../lib/plot.js";
+import { groupColours, legend, lines, matrix, narrow, newReadout, scatter } from "../lib/plot.js";
+import { extent } from "../lib/svg.js";
 import { shortened, slicer } from "../lib/text.js";
 import { embedders, noModel, parseLines } from "./shared.js";
 
@@ -22,35 +23,28 @@ const SAMPLES = {
 export function mountWord(root, context) {
   const names = embedders(context);
   if (!names.length) return void fill(root, h("div", { class: "card" }, noModel()));
-  const newest = latest();
+  const result = h("div", {});
+  const newest = latest(shading(result));
   const state = context.state;
   let data = null;
   let answer = null;
-  let layer = state.layer ?? null;
+  let layer = Number.isInteger(state.layer) && state.layer >= 0 ? state.layer : null;
 
   const word = h("input", { type: "text", size: 14, value: state.word ?? "apple" });
   const text = h("textarea", { rows: 7, spellcheck: "false", class: "code" });
   text.value = state.sentences ?? SAMPLES.apple;
   keepTyped(context, { word, sentences: text });
   const model = selectNamed(names, state.model, () => draw());
-  const result = h("div", {});
 
   async function draw({ replace = false } = {}) {
     const { texts, labels } = parseLines(text.value);
     const asked = { model: model.value, word: word.value };
     context.setState({ tab: "word", ...asked, sentences: text.value, layer: layer ?? undefined }, { replace });
-    result.classList.add("busy");
-    try {
-      const found = await newest((signal) => context.api.post("/api/meaning/word", { ...asked, sentences: texts }, { signal }));
-      if (!found) return;
-      data = { texts, labels, model: asked.model };
-      answer = found;
-      show();
-    } catch (error) {
-      if (error.name !== "ApiError") throw error;
-    } finally {
-      result.classList.remove("busy");
-    }
+    const found = await newest((signal) => context.api.post("/api/meaning/word", { ...asked, sentences: texts }, { signal }));
+    if (!found) return;
+    data = { texts, labels, model: asked.model };
+    answer = found;
+    show();
   }
 
   function show() {
@@ -60,41 +54,42 @@ export function mountWord(root, context) {
     const colours = groupColours(groups);
     const slider = h("input", { type: "range", min: 0, max: last, step: 1, value: layer });
     const told = h("output", {});
-    const which = h("small", {});
+    const which = [h("small", {}), h("small", {})]; // of both sections that show one layer
     const picture = h("div", {});
     const table = h("div", {});
-    const getSvg = () => picture.querySelector("svg");
 
     function drawLayer() {
       const one = answer.layers[layer];
       told.textContent = `${one.layer} of ${answer.layers[last].layer}${one.layer === 0 ? " (before it sees the sentence)" : ""}`;
-      which.textContent = ` at layer ${one.layer}`;
+      for (const small of which) small.textContent = ` at layer ${one.layer}`;
       fill(picture, scatter({
         points: one.points.map(([x, y], index) => ({ x, y, text: data.texts[answer.places[index].sentence], short: around(index), colour: colours.get(groups[index]) })),
         label: `“${answer.word}” in ${answer.places.length} places at layer ${one.layer}`,
         width: narrow() ? 400 : 620, height: narrow() ? 320 : 400,
       }).svg);
       const heads = (name) => answer.places.map((place, index) => ({ name: name(index), title: data.texts[place.sentence] }));
-      fill(table, matrix({ rows: heads(around), columns: heads((index) => String(index + 1)), values: one.cosines, low: Math.min(...one.cosines.flat()), high: 1, caption: `Cosines of the places at layer ${one.layer}` }));
+      fill(table, matrix({ rows: heads(around), columns: heads((index) => String(index + 1)), values: one.cosines, low: extent(one.cosines.flat())[0], high: 1, caption: `Cosines of the places at layer ${one.layer}` }));
     }
     slider.addEventListener("input", () => { layer = Number(slider.value); drawLayer(); });
     slider.addEventListener("change", () => context.setState({ layer }, { replace: true }));
 
-    const readout = h("p", { class: "readout", "aria-hidden": "true" });
-    const curve = lines({ series: series(groups), label: "Mean cosine of the places at each layer", across: "layer", up: "mean cosine", dots: true, readout, width: narrow() ? 400 : 620, height: 280 });
+    const readout = newReadout();
+    const means = series(groups);
+    const curve = lines({ series: means, label: "Mean cosine of the places at each layer", across: "layer", up: "mean cosine", dots: true, readout, width: narrow() ? 400 : 620, height: 280 });
     fill(result,
       h("section", {},
-        h("div", { class: "spread" }, h("h2", {}, `“${answer.word}” in ${answer.places.length} places`),
-          downloads("word", { getSvg, getData: () => ({ model: data.model, sentences: data.texts, labels: data.labels, ...answer }) })),
+        h("div", { class: "spread" }, h("h2", {}, `“${answer.word}” in ${answer.places.length} places`, which[0]),
+          downloads("word", { getSvg: sectionPicture, getData: () => ({ model: data.model, sentences: data.texts, labels: data.labels, ...answer }) })),
         h("p", { class: "soft" }, "Each point is the word in one sentence. At layer 0 the word's vectors differ by position alone; ",
           "the layers above draw in the rest of the sentence."),
-        h("div", { class: "row" }, field("Layer", slider), told),
+        h("div", { class: "row", "data-undrawn": true }, field("Layer", slider), told),
         data.labels ? legend([...colours].map(([name, paint]) => [name, paint])) : null,
         h("div", { class: "columns wide" }, picture, h("div", {}, h("ol", { class: "places" }, answer.places.map((place, index) => sentence(place, colours.get(groups[index]))))))),
       h("div", { class: "columns" },
-        h("section", {}, h("div", { class: "spread" }, h("h2", {}, "How alike the places are"), downloads("word-layers", { getSvg: () => curve })), curve, readout,
-          legend(series(groups).map((one) => [one.name, one.colour]))),
-        h("section", {}, h("div", { class: "spread" }, h("h2", {}, "Cosine of every two places", which),
+        h("section", {}, h("div", { class: "spread" }, h("h2", {}, "How alike the places are"), downloads("word-layers", {
+          getSvg: sectionPicture, getData: () => ({ model: data.model, word: answer.word, means: means.map(({ name, points }) => ({ name, points })) }) })), curve, readout,
+          legend(means.map((one) => [one.name, one.colour]))),
+        h("section", {}, h("div", { class: "spread" }, h("h2", {}, "Cosine of every two places", which[1]),
           downloads(() => `word-cosines-layer-${answer.layers[layer].layer}`, {
             getSvg: sectionPicture, getData: () => ({ model: data.model, word: answer.word, sentences: data.texts, places: answer.places, ...answer.layers[layer] }) })), table)));
     drawLayer();
@@ -135,5 +130,5 @@ export function mountWord(root, context) {
         h("button", { type: "button", onclick: () => { word.value = name; text.value = SAMPLES[name]; draw(); } }, name)))),
     result);
   draw({ replace: true });
-  return () => newest(() => Promise.resolve(null));
+  return newest.cancel;
 }

@@ -1,6 +1,6 @@
 // Attention: the form, and the picture of what the model answered.
 
-import { field, fill, h, keepTyped, selectNamed } from "../lib/dom.js";
+import { field, fill, h, selectNamed, shading } from "../lib/dom.js";
 import { latest } from "../lib/api.js";
 import { bestHeads, readWeights } from "../attention/weights.js";
 import { showPicture } from "../attention/panel.js";
@@ -16,7 +16,7 @@ const SAMPLES = [
   { text: "The cat sat on the mat.", pair: "The dog slept on the rug.", from: "dog", to: ["cat"] },
 ];
 
-/** What a picture is told of, and what is typed: kept apart, because a new text makes the old picture's settings void. */
+/** What the state says of a picture, beside its text: with another text it is void. */
 const PICTURE = { layer: null, heads: null, links: null, zoom: null, cell: null, filter: null, among: null, pick: null, parts: null };
 
 /** Open an example at the head that answers its question most clearly. */
@@ -30,17 +30,18 @@ function answerQuestion(payload, weights, context) {
 
 export function mount(root, context) {
   const able = context.models.filter((model) => model.can.includes("attention") || model.can.includes("alignment"));
-  const ask = latest();
-  let shown = null;
-  const place = h("div", {});
   if (!able.length) {
     fill(root, h("p", { class: "notice" }, "None of the loaded models has attention. Start the studio with a Transformer, for example “bertworks studio minilm”."));
     return undefined;
   }
+  const place = h("div", {});
+  const ask = latest(shading(place));
+  let shown = null;
+  let asked = null; // {model, text, pair} of the picture
+  let told = PICTURE; // and what it was told
   const model = selectNamed(able.map((one) => one.name), context.state.model, () => { labels(); run({ fresh: true }); });
-  const text = h("textarea", { rows: 2, value: context.state.text ?? SAMPLES[0].text, spellcheck: "false" });
-  const pair = h("input", { type: "text", value: context.state.pair ?? "", spellcheck: "false" });
-  keepTyped(context, { text, pair });
+  const text = h("textarea", { rows: 2, value: context.state.text ?? SAMPLES[0].text, spellcheck: "false", oninput: typed });
+  const pair = h("input", { type: "text", value: context.state.pair ?? "", spellcheck: "false", oninput: typed });
   const pairField = field("Second text (optional)", pair, { wide: true });
   const button = h("button", { type: "submit", class: "main" }, "Look");
   const form = h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); run({ fresh: true }); } },
@@ -53,32 +54,50 @@ export function mount(root, context) {
     if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); }
   });
 
+  // The address has the text of the form, and of the picture what belongs to that text.
+  const inForm = () => ({ text: text.value, pair: pair.value || null });
+  const fitting = () => (asked.text === text.value && asked.pair === (pair.value || null) ? told : { ...told, ...PICTURE });
+  const own = {
+    get state() {
+      return { ...context.state, ...told };
+    },
+    setState(patch, options) {
+      told = { ...told, ...patch };
+      context.setState(fitting(), options);
+    },
+  };
+  function typed() {
+    context.setState({ ...inForm(), ...fitting() }, { replace: true, later: true });
+  }
+
   function labels() {
     const translates = able.find((one) => one.name === model.value)?.kind === "translation";
     pairField.querySelector("label").textContent = translates ? "Its translation (left empty, the model writes it)" : "Second text (optional)";
   }
 
   async function run({ fresh }) {
-    const asked = { model: model.value, text: text.value, pair: pair.value || null };
-    context.setState(fresh ? { ...PICTURE, ...asked } : asked, { replace: !fresh });
-    place.classList.add("busy");
-    try {
-      const payload = await ask((signal) => context.api.post("/api/attention", asked, { signal }));
-      if (!payload) return;
-      const weights = await readWeights(payload);
-      if (!context.state.layer) answerQuestion(payload, weights, context);
-      shown?.unmount();
-      shown = showPicture(place, payload, weights, context);
-      pair.placeholder = payload.kind === "alignment" ? payload.pair : "";
-      const what = payload.kind === "alignment" ? `${payload.rows.length} words written for ${payload.columns.length} words read` : `${payload.rows.length} tokens`;
-      context.announce(`${what}, ${payload.layers} layers with ${payload.heads} ${payload.heads === 1 ? "head" : "heads"} each.`);
-    } finally {
-      place.classList.remove("busy");
-    }
+    asked = { model: model.value, ...inForm() };
+    told = fresh ? PICTURE : Object.fromEntries(Object.keys(PICTURE).map((key) => [key, context.state[key] ?? null]));
+    context.setState({ ...told, ...asked }, { replace: !fresh });
+    const found = await ask(async (signal) => {
+      const payload = await context.api.post("/api/attention", asked, { signal });
+      return { payload, weights: await readWeights(payload) };
+    });
+    if (!found) return;
+    const { payload, weights } = found;
+    if (!told.layer) answerQuestion(payload, weights, own);
+    shown?.unmount();
+    shown = showPicture(place, payload, weights, own);
+    pair.placeholder = payload.kind === "alignment" ? payload.pair : "";
+    const what = payload.kind === "alignment" ? `${payload.rows.length} words written for ${payload.columns.length} words read` : `${payload.rows.length} tokens`;
+    context.announce(`${what}, ${payload.layers} layers with ${payload.heads} ${payload.heads === 1 ? "head" : "heads"} each.`);
   }
 
   fill(root, form, place);
   labels();
   run({ fresh: false });
-  return () => shown?.unmount();
+  return () => {
+    ask.cancel();
+    shown?.unmount();
+  };
 }

@@ -1,6 +1,6 @@
 // Cloze: press a word to mask it, and see what the model puts there, mask by mask, jointly, and layer by layer.
 
-import { field, fill, h, percent, selectNamed } from "../lib/dom.js";
+import { debounce, field, fill, h, percent, scroller, selectNamed, shading } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { latest } from "../lib/api.js";
 import { sectionPicture } from "../lib/picture.js";
@@ -10,6 +10,7 @@ export const title = "Cloze";
 export const hint = "Press a word to mask it. The model says what it would put there, and what each of its layers would have said.";
 
 const MASK = "[MASK]";
+const MOST_WORDS = 600; // that can be pressed
 const SAMPLES = [
   "Paris is the capital of France.",
   "The animal didn't cross the street because it was too tired",
@@ -45,17 +46,28 @@ export function mount(root, context) {
     fill(root, h("p", { class: "notice" }, "None of the loaded models can fill masks: that takes a masked-language-model head. Start the studio with one, for example a finished run of “bertworks pretrain --recipe bert”, or “bertworks studio bert-base-uncased” where there is a network."));
     return undefined;
   }
-  const ask = latest();
+  const results = h("div", { "aria-live": "polite" });
+  const ask = latest(shading(results));
   let masked = Array.isArray(context.state.masks) ? context.state.masks.filter(Number.isInteger) : [];
   let answer = null;
 
   const model = selectNamed(able.map((one) => one.name), context.state.model, () => changed());
   const text = h("textarea", { rows: 2, value: context.state.text ?? SAMPLES[0], spellcheck: "false" });
   const words = h("p", { class: "words", role: "group", "aria-label": "Words: press one to mask it" });
-  const results = h("div", { "aria-live": "polite" });
-  text.addEventListener("input", () => { masked = []; answer = null; fill(results); drawWords(); context.setState({ text: text.value, masks: [] }, { replace: true, later: true }); });
+  const more = h("p", { class: "soft" });
+  const later = debounce(() => run(), 500); // a mask may have been typed
+  text.addEventListener("input", () => {
+    masked = [];
+    answer = null;
+    ask.cancel();
+    fill(results);
+    drawWords();
+    context.setState({ text: text.value, masks: [] }, { replace: true, later: true });
+    later();
+  });
 
   function changed(options) {
+    later.cancel();
     context.setState({ model: model.value, text: text.value, masks: masked }, options);
     drawWords();
     run();
@@ -69,10 +81,10 @@ export function mount(root, context) {
 
   function drawWords() {
     const source = text.value;
-    const found = splitWords(source).slice(0, 600);
+    const found = splitWords(source);
     const parts = [];
     let last = 0;
-    found.forEach((word, number) => {
+    found.slice(0, MOST_WORDS).forEach((word, number) => {
       if (word.start > last) parts.push(source.slice(last, word.start));
       last = word.end;
       if (word.text === MASK) { parts.push(h("b", { class: "code" }, MASK)); return; }
@@ -82,26 +94,24 @@ export function mount(root, context) {
         "aria-label": hidden ? `${word.text}, masked` : word.text, title: hidden ? `${word.text}: press to show it again` : "press to mask", onclick: () => toggle(number),
       }, hidden ? MASK : word.text));
     });
-    fill(words, parts, source.length > last && last > 0 ? source.slice(last, last + 200) : null);
+    fill(words, parts, last > 0 ? source.slice(last, last + 200) : null);
+    more.textContent = found.length > MOST_WORDS ? `The first ${MOST_WORDS} words can be pressed. To mask one that stands further on, write [MASK] in the text.` : "";
   }
 
   async function run() {
     const { text: gapped, originals } = maskText(text.value, masked);
     if (!originals.length) {
       answer = null;
+      ask.cancel();
       fill(results, h("p", { class: "soft" }, text.value.trim() ? "Nothing is masked yet: press a word, or write [MASK] in the text." : "The text is empty: write something first."));
       return;
     }
-    results.classList.add("busy");
-    try {
-      const found = await ask((signal) => context.api.post("/api/cloze", { model: model.value, text: gapped, originals }, { signal }));
-      if (!found) return;
-      answer = { model: model.value, text: gapped, ...found, words: originals };
-      context.announce(`${originals.length} ${originals.length === 1 ? "mask" : "masks"} filled by ${model.value}.`);
-      drawResults();
-    } finally {
-      results.classList.remove("busy");
-    }
+    const asked = { model: model.value, text: gapped, originals };
+    const found = await ask((signal) => context.api.post("/api/cloze", asked, { signal }));
+    if (!found) return;
+    answer = { model: asked.model, text: gapped, ...found, words: originals };
+    context.announce(`${originals.length} ${originals.length === 1 ? "mask" : "masks"} filled by ${asked.model}.`);
+    drawResults();
   }
 
   /** Put a word in the place of mask number `mask`. */
@@ -139,11 +149,11 @@ export function mount(root, context) {
       several && h("section", { class: "card joint" },
         h("div", { class: "spread" }, h("h2", {}, "All masks together"), downloads("cloze-joint", { getSvg: sectionPicture, getData: () => ({ model: answer.model, text: answer.text, joint: answer.joint }) })),
         h("p", { class: "soft" }, "The surest mask is filled first, the next one given it, so that the answers fit each other."),
-        h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, answer.joint.map((one) => h("tr", {}, h("td", {}, percent(one.probability)), h("td", {}, one.text))))))),
+        scroller("All masks together", h("table", {}, h("tbody", {}, answer.joint.map((one) => h("tr", {}, h("td", {}, percent(one.probability)), h("td", {}, one.text))))))),
       h("section", { class: "card" },
         h("div", { class: "spread" }, h("h2", {}, "What each layer would have said"), downloads("cloze", { getSvg: sectionPicture, getData: () => answer })),
         h("p", { class: "soft" }, "The head was trained on the last layer; put on the layers below, it shows how the answer forms. Layer 0 is the embeddings. Underlined: the word that stood there."),
-        h("div", { class: "scroll" }, layerTable())));
+        scroller("What each layer would have said", layerTable())));
   }
 
   function layerTable() {
@@ -168,9 +178,12 @@ export function mount(root, context) {
     h("section", { class: "card" }, h("div", { class: "row" }, h("div", { class: "field wide" }, field("Text", text)), field("Model", model)),
       h("div", { class: "samples", role: "group", "aria-label": "Examples" }, SAMPLES.map((sample) =>
         h("button", { type: "button", onclick: () => { text.value = sample; masked = []; changed(); } }, sample))),
-      h("h3", {}, "Press a word"), words),
+      h("h3", {}, "Press a word"), words, more),
     results);
   drawWords();
   run();
-  return undefined;
+  return () => {
+    later.cancel();
+    ask.cancel();
+  };
 }

@@ -28,6 +28,7 @@ export function mount(root, context) {
   fill(root,
     choices("What to look at", TABS, chosen, (tab) => {
       context.setState({ tab });
+      context.announce(""); // what the other one said
       if (options) open(tab);
     }),
     body);

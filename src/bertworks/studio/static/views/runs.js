@@ -1,80 +1,114 @@
 // Training runs of a folder: live curves, several runs in one plot, what tells them apart, their reports.
 
-import { field, fill, h, select } from "../lib/dom.js";
+import { field, fill, h, keepFocus, scroller, select } from "../lib/dom.js";
 import { latest } from "../lib/api.js";
 import { downloads } from "../lib/download.js";
-import { groupColours, lines, short } from "../lib/plot.js";
+import { sectionPicture } from "../lib/picture.js";
+import { groupColours, lines, newReadout, short } from "../lib/plot.js";
 import { ending, shortened } from "../lib/text.js";
 
 export const title = "Runs";
 export const hint = "Curves of pretraining, fine-tuning, translation and word vectors, while they run and after.";
 
-const EVERY = 3000; // milliseconds between two looks at the folder
+const EVERY = 3000; // milliseconds from one look at the folder to the next
 const FIRST = ["loss", "held_out_loss"];
+const COLUMNS = ["Show", "Run", "Kind", "State", "Steps", "Result", "Report"];
 
 export function mount(root, context) {
   const chosen = new Set([context.state.runs ?? []].flat());
+  const read = new Map(); // by run: its curves as they were read last
+  const rows = new Map(); // by run: {mark, element} of the list
+  const reading = {}; // where values are told on the plot
   let listed = null; // the answer of /api/runs
   let curves = []; // of the chosen runs
   let compared = null;
+  let comparedOf = null; // the runs in `compared`, and how far they were
   let metric = context.state.metric ?? null;
   let timer = 0;
   let gone = false;
-  let comparedOf = ""; // the runs in `compared`, and how far they were
   const newestList = latest();
   const newest = latest();
-  let seen = ""; // what was drawn last, to draw again only what changed
 
-  const list = h("div", {});
+  // The list and the plot are made once and drawn on in place: who reads, scrolls or types there is not disturbed.
+  const body = h("tbody", {});
+  const table = scroller("Runs in the folder", h("table", {},
+    h("caption", { class: "hidden" }, "Runs, the newest first"),
+    h("thead", {}, h("tr", {}, COLUMNS.map((name) => h("th", { scope: "col" }, name)))), body), "runs");
+  const list = h("div", { class: "card" });
   const picture = h("div", {});
   const about = h("div", {});
-  const across = select([["step", "steps"], ["seconds", "time (seconds)"]], context.state.across ?? "step", () => keep() || draw(true));
-  const log = h("input", { type: "checkbox" });
+  const curve = select([], undefined, (value) => { metric = value; changed(); });
+  const across = select([["step", "steps"], ["seconds", "time (seconds)"]], context.state.across ?? "step", () => { delete reading.x; changed(); });
+  const log = h("input", { type: "checkbox", onchange: changed });
   log.checked = Boolean(context.state.log);
-  log.addEventListener("change", () => keep() || draw(true));
-  const live = h("p", { class: "soft", "data-live": "" });
+  const plot = h("div", {});
+  const readout = newReadout();
+  const key = h("ul", { class: "legend", "data-legend": "" });
+  const live = h("p", { class: "soft", "data-live": "", "data-undrawn": true });
+  const section = h("section", {},
+    h("div", { class: "spread" },
+      h("div", { class: "row", "data-undrawn": true }, field("Curve", curve), field("Over", across), h("label", { class: "check" }, log, " logarithmic")),
+      downloads("runs", { getSvg: sectionPicture, getData: () => ({ runs: curves, compared }) })),
+    plot, readout, key, live);
 
   function keep() {
     context.setState({
-      runs: chosen.size ? [...chosen] : undefined,
+      runs: [...chosen],
       metric: metric ?? undefined,
       across: across.value === "step" ? undefined : across.value,
       log: log.checked || undefined,
     }, { replace: true });
   }
 
-  async function look({ quiet = false } = {}) {
-    try {
-      const found = await newestList((signal) => context.api.get("/api/runs", { signal }));
-      if (!found || gone) return;
-      listed = found;
-      const there = new Set(found.runs.map((run) => run.run));
-      const missing = [...chosen].filter((run) => !there.has(run));
-      for (const run of missing) chosen.delete(run);
-      if (missing.length) context.announce(`Not in this folder: ${missing.map((run) => `“${run}”`).join(", ")}.`);
-      if (!quiet && !chosen.size && found.runs.length && !context.state.runs) chosen.add((found.runs.find((run) => run.step !== null) ?? found.runs[0]).run);
-      drawList();
-      await load();
-    } catch (error) {
-      if (error.name !== "ApiError") throw error;
-    }
+  function changed() {
+    keep();
+    drawPlot();
   }
 
-  async function load() {
-    const query = [...chosen].map((run) => `run=${encodeURIComponent(run)}`).join("&");
-    try {
-      const found = await newest(async (signal) => {
-        if (!query) return { drawn: [], figures: null, of: "" };
-        const drawn = (await context.api.get(`/api/runs/curves?${query}`, { signal })).runs;
-        const of = JSON.stringify(drawn.map((one) => [one.run, one.changed, one.finished]));
-        return { drawn, of, figures: of === comparedOf ? compared : await context.api.get(`/api/runs/compare?${query}`, { signal }) };
-      });
-      if (!found || gone) return;
-      [curves, compared, comparedOf] = [found.drawn, found.figures, found.of];
-      draw();
-    } catch (error) {
-      if (error.name !== "ApiError") throw error;
+  /** Look at the folder again and again, each time when the last look is over. */
+  async function follow() {
+    if (!listed || !document.hidden) await look().catch((error) => {
+      if (error.name !== "ApiError") throw error; // the status line says it
+    });
+    if (!gone) timer = setTimeout(follow, EVERY);
+  }
+
+  async function look() {
+    const found = await newestList((signal) => context.api.get("/api/runs", { signal }));
+    if (!found) return;
+    const first = !listed?.runs.length; // nothing could be chosen so far
+    const order = new Map((listed?.runs ?? []).map((run, place) => [run.run, place]));
+    found.runs.sort((one, other) => (order.get(one.run) ?? -1) - (order.get(other.run) ?? -1)); // new ones on top; the others stay where they are
+    listed = found;
+    const there = new Set(found.runs.map((run) => run.run));
+    const missing = [...chosen].filter((run) => !there.has(run));
+    for (const run of missing) chosen.delete(run);
+    if (missing.length) context.announce(`Not in this folder: ${missing.map((run) => `“${run}”`).join(", ")}.`);
+    if (first && !context.state.runs && found.runs.length) {
+      chosen.add((found.runs.find((run) => run.step !== null) ?? found.runs[0]).run);
+      keep();
     }
+    drawList();
+    await load();
+  }
+
+  /** Read the curves of those chosen runs that have changed. */
+  async function load() {
+    const wanted = [...chosen];
+    const changes = new Map(listed.runs.map((run) => [run.run, run.changed]));
+    const query = (runs) => runs.map((run) => `run=${encodeURIComponent(run)}`).join("&");
+    const found = await newest(async (signal) => {
+      const stale = wanted.filter((run) => read.get(run)?.changed !== changes.get(run));
+      const fresh = stale.length ? (await context.api.get(`/api/runs/curves?${query(stale)}`, { signal })).runs : [];
+      for (const one of fresh) read.set(one.run, one);
+      const drawn = wanted.map((run) => read.get(run));
+      const of = JSON.stringify(drawn.map((one) => [one.run, one.changed, one.finished]));
+      if (of === comparedOf) return { drawn, of, figures: compared };
+      return { drawn, of, figures: wanted.length ? await context.api.get(`/api/runs/compare?${query(wanted)}`, { signal }) : null };
+    });
+    if (!found || found.of === comparedOf) return;
+    [curves, compared, comparedOf] = [found.drawn, found.figures, found.of];
+    draw();
   }
 
   function toggle(run, on) {
@@ -87,29 +121,44 @@ export function mount(root, context) {
   function drawList() {
     if (!listed.folder) {
       fill(list, h("p", { class: "notice" }, "The studio was started without a folder of runs: ", h("code", {}, "bertworks studio --runs DIR")));
-      return;
-    }
-    if (!listed.runs.length) {
+    } else if (!listed.runs.length) {
       fill(list, h("p", { class: "notice" }, "No run is in ", h("code", {}, listed.folder), " yet; it will appear here as soon as one begins."));
-      return;
+    } else {
+      if (table.parentNode !== list) fill(list, table);
+      keepFocus(list, drawRows);
     }
-    const focused = document.activeElement?.dataset?.run;
-    fill(list, h("div", { class: "scroll runs", tabindex: "0", role: "region", "aria-label": "Runs in the folder" }, h("table", {},
-      h("caption", { class: "hidden" }, "Runs, the newest first"),
-      h("thead", {}, h("tr", {}, ["Show", "Run", "Kind", "State", "Steps", "Result", "Report"].map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, listed.runs.map(row)))));
-    if (focused !== undefined) [...list.querySelectorAll("[data-run]")].find((one) => one.dataset.run === focused)?.focus();
+  }
+
+  /** Only rows that say something else than before are made anew. */
+  function drawRows() {
+    const there = new Set(listed.runs.map((run) => run.run));
+    for (const [run, { element }] of rows) {
+      if (there.has(run)) continue;
+      element.remove();
+      rows.delete(run);
+    }
+    listed.runs.forEach((run, place) => {
+      const mark = JSON.stringify({ ...run, changed: null });
+      if (rows.get(run.run)?.mark !== mark) {
+        const element = row(run);
+        rows.get(run.run)?.element.replaceWith(element);
+        rows.set(run.run, { mark, element });
+      }
+      const { element } = rows.get(run.run);
+      if (body.children[place] !== element) body.insertBefore(element, body.children[place] ?? null);
+      element.querySelector("[data-ago]").textContent = ` ${ago(run.changed)}`;
+    });
   }
 
   function row(run) {
-    const box = h("input", { type: "checkbox", "data-run": run.run, "aria-label": `Show ${run.name}`, onchange: (event) => toggle(run.run, event.target.checked) });
+    const box = h("input", { type: "checkbox", "data-run": run.run, "data-control": `show ${run.run}`, "aria-label": `Show ${run.name}`, onchange: (event) => toggle(run.run, event.target.checked) });
     box.checked = chosen.has(run.run);
     const [name, value] = result(run);
     return h("tr", { "data-name": run.name },
       h("td", {}, box),
       h("th", { scope: "row" }, run.name),
       h("td", {}, run.task && run.task !== run.command ? `${run.command} · ${run.task.replaceAll("_", " ")}` : run.command, run.model ? h("small", {}, ` ${tail(run.model)}`) : null),
-      h("td", {}, h("span", { class: `state ${run.state}` }, run.state), h("small", {}, ` ${ago(run.changed)}`)),
+      h("td", {}, h("span", { class: `state ${run.state}` }, run.state), h("small", { "data-ago": "" })),
       h("td", {}, run.step === null ? "–" : `${run.step.toLocaleString("en")}${run.steps && run.steps !== run.step ? ` of ${run.steps.toLocaleString("en")}` : ""}`),
       h("td", {}, name ? [`${short(value)} `, h("small", {}, words(name))] : "–"),
       h("td", {}, run.report ? reportLink(run) : "–"));
@@ -117,48 +166,31 @@ export function mount(root, context) {
 
   function reportLink(run) {
     const address = `/api/runs/report?run=${encodeURIComponent(run.run)}`;
-    return h("a", { href: address, target: "_blank", rel: "noopener" }, "open", h("span", { class: "hidden" }, ` the report of ${run.name}`));
+    return h("a", { href: address, target: "_blank", rel: "noopener", "data-control": `report ${run.run}` }, "open", h("span", { class: "hidden" }, ` the report of ${run.name}`));
   }
 
-  function draw(force = false) {
-    const mark = JSON.stringify(curves.map((one) => [one.run, one.changed, one.finished, one.traces.map((trace) => trace.lines.length)]));
+  function draw() {
+    drawAbout();
+    const names = [...new Set(curves.flatMap((one) => one.names))];
+    const say = (text) => fill(picture, h("section", {}, h("p", { class: "soft" }, text)));
+    if (!curves.length) return void (listed.runs.length ? say("Choose one run or several.") : fill(picture));
+    if (!names.length) return void say(curves.every((one) => one.finished) ? "This run logged no steps: a head on frozen vectors is fitted at once." : "Nothing was logged yet.");
     const running = curves.filter((one) => !one.finished).length;
     live.textContent = running ? `${running} of these ${running === 1 ? "is" : "are"} not finished; looked at every ${EVERY / 1000} seconds.` : "";
-    if (!force && mark === seen) return;
-    seen = mark;
-    if (!curves.length) {
-      fill(picture, listed?.runs.length ? h("section", {}, h("p", { class: "soft" }, "Choose one run or several.")) : null);
-      fill(about);
-      return;
-    }
-    const names = [...new Set(curves.flatMap((one) => one.names))];
-    if (!names.length) {
-      const over = curves.every((one) => one.finished);
-      const said = over ? "This run logged no steps: a head on frozen vectors is fitted at once." : "Nothing was logged yet.";
-      fill(picture, h("section", {}, h("p", { class: "soft" }, said)));
-      drawAbout();
-      return;
-    }
     if (!names.includes(metric)) metric = FIRST.find((name) => names.includes(name)) ?? names[0];
-    const chooser = select(names.map((name) => [name, words(name)]), metric, (value) => {
-      metric = value;
-      keep();
-      draw(true);
-    });
+    if ([...curve.options].map((one) => one.value).join("\n") !== names.join("\n")) fill(curve, names.map((name) => h("option", { value: name }, words(name))));
+    curve.value = metric;
+    if (section.parentNode !== picture) fill(picture, section);
+    drawPlot();
+  }
+
+  function drawPlot() {
     const series = seriesOf(metric);
-    const readout = h("p", { class: "readout", "aria-hidden": "true" });
-    const plot = lines({ series, label: `${words(metric)} of ${curves.length} runs`, across: across.value === "step" ? "step" : "seconds", up: words(metric), log: log.checked, readout });
-    const focused = document.activeElement === picture.querySelector("select");
-    fill(picture, h("section", {},
-      h("div", { class: "spread" },
-        h("div", { class: "row" }, field("Curve", chooser), field("Over", across), h("label", { class: "check" }, log, " logarithmic")),
-        downloads("runs", { getSvg: () => plot, getData: () => ({ runs: curves, compared }) })),
-      plot, readout,
-      h("ul", { class: "legend", "data-legend": "" }, series.map((one) =>
-        h("li", {}, h("i", { style: { color: one.colour, opacity: String(one.strength) } }), one.name, h("small", {}, ` ${short(one.points.at(-1)[1])}`)))),
-      live));
-    if (focused) chooser.focus();
-    drawAbout();
+    keepFocus(plot, () => fill(plot, lines({
+      series, label: `${words(metric)} of ${curves.length} ${curves.length === 1 ? "run" : "runs"}`, across: across.value === "step" ? "step" : "seconds", up: words(metric), log: log.checked, readout, reading,
+    })));
+    fill(key, series.map((one) =>
+      h("li", {}, h("i", { style: { color: one.colour, opacity: String(one.strength) } }), one.name, h("small", {}, ` ${short(one.points.at(-1)[1])}`))));
   }
 
   /** One curve for each run, or for each of its seeds; the held-out figure of the same name is dashed. */
@@ -180,28 +212,27 @@ export function mount(root, context) {
 
   function drawAbout() {
     if (!compared || compared.runs.length < 2) return void fill(about);
-    const figures = [...new Set(compared.metrics.flatMap((one) => Object.keys(one)))];
-    const head = h("tr", {}, h("th", { scope: "col" }, ""), compared.runs.map((run) => h("th", { scope: "col" }, run)));
-    const row = (name, values) => h("tr", {}, h("th", { scope: "row" }, name), values.map((value) => h("td", {}, told(value))));
-    const table = (rows, caption) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-      h("table", { class: "compare" }, h("thead", {}, head.cloneNode(true)), h("tbody", {}, rows)));
-    const settings = compared.settings.map((setting) => row(setting.name, setting.values));
+    const { runs, metrics, settings } = compared;
+    const figures = [...new Set(metrics.flatMap((one) => Object.keys(one)))];
+    const line = (name, values) => h("tr", {}, h("th", { scope: "row" }, name), values.map((value) => h("td", {}, told(value))));
+    const part = (caption, name, data, lined) => h("section", {},
+      h("div", { class: "spread" }, h("h2", {}, caption), lined.length ? downloads(name, { getSvg: sectionPicture, getData: () => ({ runs, ...data }) }) : null),
+      lined.length
+        ? scroller(caption, h("table", { class: "compare" },
+            h("thead", {}, h("tr", {}, h("td", {}), runs.map((run) => h("th", { scope: "col" }, run)))), h("tbody", {}, lined)))
+        : h("p", { class: "soft" }, "None."));
     fill(about,
-      figures.length
-        ? h("section", {}, h("h2", {}, "Figures"), table(figures.map((name) => row(words(name), compared.metrics.map((one) => one[name]))), "Figures"))
-        : null,
-      h("section", {}, h("h2", {}, "Settings that differ"),
-        settings.length ? table(settings, "Settings that differ") : h("p", { class: "soft" }, "None.")));
+      figures.length ? part("Figures", "runs-figures", { metrics }, figures.map((name) => line(words(name), metrics.map((one) => one[name])))) : null,
+      part("Settings that differ", "runs-settings", { settings }, settings.map((one) => line(one.name, one.values))));
   }
 
-  fill(root, h("div", { class: "card" }, list), picture, about);
-  look();
-  timer = setInterval(() => {
-    if (!document.hidden) look({ quiet: true });
-  }, EVERY);
+  fill(root, list, picture, about);
+  follow();
   return () => {
     gone = true;
-    clearInterval(timer);
+    clearTimeout(timer);
+    newestList.cancel();
+    newest.cancel();
   };
 }
 

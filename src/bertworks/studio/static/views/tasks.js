@@ -1,7 +1,7 @@
 // Fine-tuned models on your text: what they say, and which tokens mattered for it.
 
 import { latest } from "../lib/api.js";
-import { field, fill, h, select, selectNamed } from "../lib/dom.js";
+import { field, fill, h, select, selectNamed, shading } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { sectionPicture } from "../lib/picture.js";
 import { METHODS, showExplanation } from "../tasks/explanation.js";
@@ -27,8 +27,18 @@ const SAYS = {
 };
 
 export function mount(root, context) {
-  const newest = latest();
-  const newestWhy = latest();
+  const result = h("div", {});
+  const why = h("div", { class: "why" });
+  const progress = h("span", { class: "soft", "aria-live": "polite" });
+  const newest = latest(shading(result));
+  const newestWhy = latest((busy) => {
+    shading(why)(busy);
+    progress.textContent = busy ? "Looking at every token…" : "";
+  });
+  const stop = () => {
+    newest.cancel();
+    newestWhy.cancel();
+  };
   let gone = false;
   context.api.get("/api/tasks").then((found) => {
     if (!gone) start(found);
@@ -44,9 +54,9 @@ export function mount(root, context) {
       return;
     }
     const form = h("form", { class: "card" });
-    const result = h("div", {});
     const model = selectNamed(usable.map((one) => [one.name, `${one.name} (${one.task})`]), context.state.model, (value) => {
       context.setState({ model: value, method: null, target: null }); // labels and words of another model mean nothing here
+      stop();
       fill(result);
       build();
     });
@@ -92,42 +102,29 @@ export function mount(root, context) {
       const row = rowOf(one);
       for (const key of one.fields) typed[key] = inputs[key].value;
       context.setState({ model: one.name, row: { ...typed }, method: why ?? undefined, target: why ? context.state.target : undefined }, { replace });
-      result.classList.add("busy");
-      try {
-        const said = await newest((signal) => context.api.post("/api/tasks/predict", { model: one.name, row }, { signal }));
-        if (!said) return;
-        show(one, row, said);
-      } catch (error) {
-        if (error.name !== "ApiError") throw error;
-      } finally {
-        result.classList.remove("busy");
-      }
+      newestWhy.cancel();
+      const said = await newest((signal) => context.api.post("/api/tasks/predict", { model: one.name, row }, { signal }));
+      if (said) show(one, row, said);
     }
 
     function show(one, row, said) {
-      const why = h("div", { class: "why" });
-      const progress = h("span", { class: "soft", "aria-live": "polite" });
+      fill(why);
       const target = { value: context.state.target ?? null };
       const method = select(one.methods.map((each) => [each, METHODS[each]]), context.state.method ?? one.methods[0], () => explain());
 
       async function explain() {
         if (one.task === "tag" && target.value === null) {
+          newestWhy.cancel();
           fill(why, h("p", { class: "soft" }, "Choose a word above: its tag will be explained."));
           return;
         }
         context.setState({ method: method.value, target: target.value ?? undefined }, { replace: true });
-        why.classList.add("busy");
-        progress.textContent = "Looking at every token…";
         try {
           const found = await newestWhy((signal) => context.api.post("/api/tasks/explain", { model: one.name, row, method: method.value, target: target.value }, { signal }));
-          if (!found) return;
-          fill(why, showExplanation(found));
+          if (found) fill(why, showExplanation(found));
         } catch (error) {
           if (error.name !== "ApiError") throw error;
           fill(why, h("p", { class: "soft" }, error.message));
-        } finally {
-          why.classList.remove("busy");
-          progress.textContent = "";
         }
       }
       const pick = (value) => {
@@ -150,8 +147,7 @@ export function mount(root, context) {
   }
   return () => {
     gone = true;
-    newest(() => Promise.resolve(null));
-    newestWhy(() => Promise.resolve(null));
+    stop();
   };
 }
 

@@ -1,6 +1,6 @@
 // Tokens: every loaded tokenizer side by side, with ids and offsets, and the steps that lead to the pieces of a word.
 
-import { debounce, field, fill, h } from "../lib/dom.js";
+import { debounce, field, fill, h, shading } from "../lib/dom.js";
 import { downloads } from "../lib/download.js";
 import { latest } from "../lib/api.js";
 import { pictureOf, sectionPicture } from "../lib/picture.js";
@@ -16,36 +16,40 @@ const SAMPLES = [
   "antidisestablishmentarianism",
 ];
 const NAMES = { WordPiece: "WordPiece", BPE: "byte-pair encoding", Unigram: "unigram", WordLevel: "whole words" };
+const CLOSED = { tokenizer: null, word: null, step: null }; // the state without a step player
+const BEFORE = 20; // characters before the marked ones: on a phone the line has room for 40
 
 export function mount(root, context) {
-  const ask = latest();
-  const askSteps = latest();
   const text = h("textarea", { rows: 3, value: context.state.text ?? SAMPLES[0], spellcheck: "false" });
   const cards = h("div", {});
+  const ask = latest(shading(cards));
+  const askSteps = latest();
   const player = h("div", { "aria-live": "polite" });
   const traced = h("p", { class: "traced" });
+  const later = debounce(() => run({ replace: true }), 350);
   let answer = null;
   let timer = 0;
 
-  async function run(options = {}) {
+  /** `keep`: the step player of the address is opened again. */
+  async function run({ keep = false, replace = false } = {}) {
+    const asked = text.value;
+    later.cancel();
     clearInterval(timer);
+    askSteps.cancel();
     fill(player);
-    if (!options.keep) context.setState({ text: text.value, word: null, tokenizer: null }, options);
-    if (!text.value.trim()) {
+    context.setState(keep ? { text: asked } : { text: asked, ...CLOSED }, { replace });
+    if (!asked.trim()) {
+      ask.cancel();
+      answer = null;
       fill(cards, h("p", { class: "soft" }, "The text is empty: write something first."));
       return;
     }
-    cards.classList.add("busy");
-    try {
-      const found = await ask((signal) => context.api.post("/api/tokens", { text: text.value }, { signal }));
-      if (!found) return;
-      answer = { text: text.value, ...found };
-      draw();
-      const { tokenizer, word, step } = context.state;
-      if (options.keep && tokenizer && Array.isArray(word)) play(tokenizer, word, step);
-    } finally {
-      cards.classList.remove("busy");
-    }
+    const found = await ask((signal) => context.api.post("/api/tokens", { text: asked }, { signal }));
+    if (!found) return;
+    answer = { text: asked, ...found };
+    draw();
+    const { tokenizer, word, step } = context.state;
+    if (keep && tokenizer && Array.isArray(word)) play(tokenizer, word, step);
   }
 
   function light(start, end) {
@@ -57,7 +61,7 @@ export function mount(root, context) {
       return;
     }
     const cut = slicer(answer.text);
-    fill(traced, start > 60 ? "…" : "", cut(Math.max(0, start - 60), start), h("mark", {}, cut(start, end)), cut(end, end + 60), cut(end + 60) ? "…" : "");
+    fill(traced, start > BEFORE ? "…" : "", cut(Math.max(0, start - BEFORE), start), h("mark", {}, cut(start, end)), cut(end, end + 60), cut(end + 60) ? "…" : "");
   }
 
   function draw() {
@@ -94,10 +98,10 @@ export function mount(root, context) {
   async function play(tokenizer, [start, end], first = 0) {
     clearInterval(timer);
     [...cards.children].find((card) => card.dataset.tokenizer === tokenizer)?.after(player); // behind the token that was pressed
-    context.setState({ text: text.value, tokenizer, word: [start, end], step: first || null }, { replace: true });
+    context.setState({ tokenizer, word: [start, end], step: first || null }, { replace: true });
     const found = await askSteps((signal) => context.api.post("/api/tokens/steps", { tokenizer, text: answer.text, start, end }, { signal }));
     if (!found) return;
-    const close = () => { clearInterval(timer); fill(player); context.setState({ tokenizer: null, word: null, step: null }, { replace: true }); };
+    const close = () => { clearInterval(timer); fill(player); context.setState(CLOSED, { replace: true }); };
     if (!found.steps.length) {
       fill(player, h("section", { class: "card" }, h("div", { class: "spread" }, h("h2", {}, `“${found.word}” in ${tokenizer}`), h("button", { type: "button", class: "quiet", onclick: close }, "Close")), h("p", {}, `${found.note.charAt(0).toUpperCase()}${found.note.slice(1)}.`)));
       return;
@@ -135,13 +139,20 @@ export function mount(root, context) {
     player.scrollIntoView({ block: "nearest" });
   }
 
-  const later = debounce(() => run({ replace: true }), 350);
-  text.addEventListener("input", later);
+  text.addEventListener("input", () => {
+    context.setState({ text: text.value, ...CLOSED }, { replace: true, later: true });
+    later();
+  });
   fill(root,
     h("section", { class: "card" }, field("Text", text),
       h("div", { class: "samples", role: "group", "aria-label": "Examples" }, SAMPLES.map((sample) => h("button", { type: "button", onclick: () => { text.value = sample; run(); } }, sample))),
       h("div", { class: "spread" }, traced, downloads("tokens", { getSvg: () => pictureOf(cards), getData: () => answer }))),
     cards);
-  run({ keep: true });
-  return () => { clearInterval(timer); later.cancel(); };
+  run({ keep: true, replace: true });
+  return () => {
+    clearInterval(timer);
+    later.cancel();
+    ask.cancel();
+    askSteps.cancel();
+  };
 }
