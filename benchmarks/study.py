@@ -24,7 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +88,13 @@ def train(
     teacher: Path | None = None,
 ) -> dict[str, Any]:
     """One run of so many seconds or tokens; its own figures, and what it cost."""
-    known = {"{titles-zh}": str(data / "corpus" / "titles-zh.txt.xz"), "{half}": half(teacher) if teacher else ""}
+    titles = str(data / "corpus" / "titles-zh.txt.xz")
     settings = [
         f"data.held_out_tokens={CORPORA[variant.corpus].held_out}",
         f"model.size={size}",
         "train.evaluation.steps=1000000",
         "train.checkpoint_minutes=none",
-        *(reduce(lambda text, item: text.replace(*item), known.items(), setting) for setting in variant.settings),
+        *(setting.replace("{titles-zh}", titles) for setting in variant.settings),
     ]
     started, processor = time.perf_counter(), time.process_time()
     result = run_to_end(
@@ -117,9 +117,10 @@ def train(
 def half(teacher: Path) -> str:
     """The size of a model with half the layers of another."""
     from bertworks import hub
+    from bertworks.train.start import size_of
 
-    config = hub.load(teacher).model.config
-    return f"{config.num_layers // 2}x{config.hidden_size}x{config.num_heads}"
+    shape = size_of(hub.load(teacher).model)
+    return str(shape._replace(layers=shape.layers // 2))
 
 
 def batch_tokens(variant: Variant) -> int:
@@ -270,11 +271,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     study = STUDIES[options.study]
     path = options.output or ROOT / "benchmarks" / "results" / f"study_{options.study}.json"
+    command = command_line("study", arguments)
     report: dict[str, Any] = {
         "study": options.study,
         "title": study.title,
         "about": study.about,
-        "command": command_line("study", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "torch", "numpy"]),
         "seconds": None if options.tokens else options.seconds,
         "tokens": options.tokens,
@@ -287,11 +288,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = json.loads(path.read_text(encoding="utf-8"))
         if all(before[key] == report[key] for key in ("seconds", "tokens", "size")):
             report |= {name: before[name] for name in ("by_frequency", "runs")}
-    keys = {variant.name: key(variant, options.threads, options.teacher) for variant in study.variants}
+    variants = study.variants
+    if options.teacher is not None:
+        size = half(options.teacher)
+        variants = tuple(
+            replace(variant, settings=tuple(text.replace("{half}", size) for text in variant.settings))
+            for variant in variants
+        )
+    keys = {variant.name: key(variant, options.threads, options.teacher) for variant in variants}
     report["runs"] = [entry for entry in report["runs"] if keys.get(entry["variant"]) == entry["key"]]
     done = {(entry["variant"], entry["seed"]) for entry in report["runs"]}
     for seed in range(options.seeds):
-        for variant in study.variants:
+        for variant in variants:
             if (variant.name, seed) in done:
                 continue
             if options.only and not any(variant.name.startswith(start) for start in options.only):
@@ -316,8 +324,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if "accuracy" in judged and judging.name not in report["by_frequency"]:
                 report["by_frequency"][judging.name] = by_frequency(judging)
             named = {"variant": variant.name, "key": keys[variant.name], "seed": seed, "settings": variant.settings}
-            entry = {**named, **entry, "judged": judged}
+            entry = {**named, **entry, "judged": judged, "command": command}
             report["runs"].append(entry)
+            report["command"] = "; ".join(dict.fromkeys(entry["command"] for entry in report["runs"]))
             say(f"  {judged} {entry['metrics']} {entry['steps']} steps")
             write_json(report, path)
     if options.write_docs:

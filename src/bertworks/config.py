@@ -61,7 +61,18 @@ def _built(cls: type[Config], data: Any, path: str, base: Config | None) -> Conf
             values[field.name] = _checked(annotations[field.name], data[field.name], place)
     if missing:
         raise ConfigError(f"missing value for {', '.join(missing)}, which has no default")
-    return cls(**values)
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise ConfigError(_with_full_name(str(error), cls, path)) from error
+
+
+def _with_full_name(told: str, cls: type, path: str) -> str:
+    """What a section says of one of its fields, with the field's name as `--set` takes it."""
+    name, space, rest = told.partition(" ")
+    field = name.rpartition(".")[2]
+    known = field in _annotations(cls) and _join(path, field).endswith(name)
+    return f"{_join(path, field)}{space}{rest}" if known else told
 
 
 def from_json(cls: type[Config], text: str, source: str = "JSON") -> Config:

@@ -33,7 +33,7 @@ def test_build_and_info(place: Path, capsys: Said) -> None:
     assert main([*BUILD, "--drop-duplicates"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("out: 5 documents, 10 sentences, ")
-    assert "1 duplicates left out" in said
+    assert "1 left out: the same text was there before" in said
     assert main([*BUILD, "--drop-duplicates"]) == 0
     assert "out: already built, nothing to do: 5 documents" in capsys.readouterr().out
     assert main(["corpus", "info", "out", "--verify"]) == 0

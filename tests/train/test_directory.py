@@ -52,6 +52,9 @@ def test_what_may_be_done_with_a_directory(tmp_path: Path) -> None:
         check(output, overwrite=True, needed=["minilm", str(output / "config.toml")])
     assert not check(output, overwrite=True, needed=["minilm", str(tmp_path)])
     assert directory.near(tmp_path / "rnu") == " (did you mean 'run'?)"
+    directory.begin(tmp_path / "another", {"config.toml": ""})
+    assert directory.near(tmp_path / "nothere") == ""
+    assert directory.near(tmp_path / "no" / "where") == ""
 
 
 def test_changes() -> None:

@@ -87,7 +87,7 @@ def test_cards(task: str, more: dict[str, Any], words: str, use: str) -> None:
     assert use in card
     assert ("[MASK]" in card) == (more.get("mask") == "[MASK]")
     assert "| mlm accuracy | 50.0% |" in card
-    assert "| accuracy of guessing by word frequency | 20.0% |" in card
+    assert "| accuracy of guessing tokens by their frequency | 20.0% |" in card
     assert "```python" in card
     assert '("a <b> run")' in card  # the directory's name, not a place to fill in
 
@@ -116,8 +116,9 @@ def test_figures_in_words() -> None:
         "f1 macro 50.0%, exact match 25.0%, mcc 0.5, has answer f1 100.0%"
     )
     assert [steps(1), steps(2000)] == ["1 step", "2,000 steps"]
-    assert beats({"mlm_accuracy": 0.3}, {"accuracy": 0.2})
-    assert not beats({"mlm_accuracy": 0.2}, {"accuracy": 0.2})
+    frequency = {"loss": 2.0, "accuracy": 0.2}
+    assert beats({"loss": 9.0, "mlm_perplexity": 7.3, "mlm_accuracy": 0.2}, frequency)  # exp(2) is 7.39
+    assert not beats({"loss": 1.0, "mlm_perplexity": 7.5, "mlm_accuracy": 0.3}, frequency)
     assert beats({"loss": 1.0}, {})
 
 

@@ -374,7 +374,11 @@ def test_going_on_with_a_model(corpora: Corpora, pretrained: Path, tmp_path: Pat
     name = "body.embeddings.tokens.weight"
     assert not torch.equal(before[name], after[name])
     torch.testing.assert_close(before[name], after[name], atol=0.05, rtol=0.0)
-    assert not [event for event in events if isinstance(event, Note)]
+    (note,) = [event.text for event in events if isinstance(event, Note)]
+    assert note == f"this recipe does not train the nsp head of {pretrained}; the result is without it"
+    plan = next(event.plan for event in events if isinstance(event, Planned))
+    assert plan.parameters == sum(weight.numel() for weight in after.values())
+    assert f"- started from: {pretrained.name}" in (output / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_missing_head_is_new_and_noted(corpora: Corpora, pretrained: Path, tmp_path: Path) -> None:
@@ -505,6 +509,8 @@ def test_bad_input_is_told_before_any_work(corpora: Corpora, pretrained: Path, t
         ({"start": str(pretrained)}, ("model.size=tiny",), UsageError, "--size and --from exclude each other"),
         ({"corpus": pretrained / "README.md"}, (), DataError, "bertworks corpus build"),
         ({"device": "cuda:77"}, (), UsageError, "device"),
+        ({}, ("train.optimizer.learning_rate=-1",), BertworksError, "train.optimizer.learning_rate is -1; allowed"),
+        ({}, ("objective.masking.rate=1.5",), BertworksError, "objective.masking.rate must be between 0 and 1"),
         ({}, ("batch_tokens=100",), BertworksError, "its full name is train.batch_tokens"),
         ({"start": str(tmp_path / "nothing")}, (), BertworksError, "nothing"),
         ({"corpus": corpora("roberta"), "start": str(pretrained)}, (), UsageError, "another vocabulary"),

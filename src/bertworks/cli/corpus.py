@@ -49,7 +49,8 @@ def build(
     document: Annotated[
         str | None,
         typer.Option(
-            help="What a document is: blank-line (the lines between blank lines), line, row (of a table), or file.",
+            help="What a document is: blank-line (the lines between blank lines), row (of a table; of a text file it is a "
+            "line, and may be called so), or file.",
             show_default="blank-line for text files, row for tables",
         ),
     ] = None,
@@ -176,12 +177,9 @@ def _tell(report: Report, seconds: float, *, json: bool, quiet: bool) -> None:
     rate = (totals.text_bytes - report.resumed.text_bytes) / 1e6 / max(seconds, 1e-9)
     print_result(f"{report.directory}: {size} in {duration(seconds)} ({rate:,.1f} MB/s)")
     for count, what in (
-        (totals.duplicates, "duplicates left out"),
-        (totals.empty_documents, "empty documents left out"),
-        (
-            totals.cut_documents,
-            "places where a document was too long and was cut; is a blank line missing, or --document row?",
-        ),
+        (totals.duplicates, "left out: the same text was there before"),
+        (totals.empty_documents, "left out: nothing in it"),
+        (totals.cut_documents, "cut: a document was too long; is a blank line missing, or --document row?"),
     ):
         if count and not quiet:
             print_result(f"{count:,} {what}")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bertworks.atomic import TEMPORARY_SUFFIX, write_text
-from bertworks.errors import CheckpointError, OutputError, UsageError, did_you_mean
+from bertworks.errors import CheckpointError, OutputError, UsageError, did_you_mean_beside
 from bertworks.train import state
 
 CONFIG_FILE = "config.toml"
@@ -87,9 +87,7 @@ def _check_writable(output: Path) -> None:
 
 def near(output: Path) -> str:
     """A run beside `output` with a name like it, as a suggestion."""
-    beside = output.absolute().parent
-    runs = [path.name for path in beside.iterdir() if is_run(path)] if beside.is_dir() else []
-    return did_you_mean(output.name, runs)
+    return did_you_mean_beside(output, is_run)
 
 
 def command_of(output: Path) -> str | None:

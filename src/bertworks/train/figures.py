@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 SHARES = ("accuracy", "found", "f1", "precision", "recall", "match")
@@ -62,6 +63,7 @@ def steps(count: int) -> str:
 
 
 def beats(figures: Mapping[str, float], baseline: Mapping[str, float]) -> bool:
-    """Whether the model guesses tokens better than word frequency does; True where the two cannot be compared."""
-    own = next((figures[name] for name in ("mlm_accuracy", "lm_accuracy", "forward_accuracy") if name in figures), None)
-    return own is None or "accuracy" not in baseline or own > baseline["accuracy"]
+    """Whether tokens are likelier to the model than by word frequency alone; True where the two cannot be compared."""
+    names = ("mlm_perplexity", "lm_perplexity", "forward_perplexity")
+    own = next((math.log(figures[name]) for name in names if name in figures), None)
+    return own is None or "loss" not in baseline or own < baseline["loss"]

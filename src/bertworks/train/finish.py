@@ -97,8 +97,8 @@ def _summary(
     numbers = [
         (f"{parameters / 1e6:.1f} M", "parameters"),
         (f"{result['steps']:,}", "steps"),
-        (f"{result['tokens'] / 1e6:.2f} M", "tokens read"),
-        (f"{minutes:.1f} min", "time"),
+        (f"{result['tokens'] / 1e6:.2f} M" if result["tokens"] >= 1e5 else f"{result['tokens']:,}", "tokens read"),
+        (f"{minutes:.1f} min" if minutes >= 1 else f"{result['seconds']:.0f} s", "time"),
     ]
     numbers += [(shown(name, value), words(name)) for name, value in metrics.items() if "accuracy" in name][:2]
     title, filled = _samples(recipe.objective.kind, corpus, assembly)
@@ -110,6 +110,7 @@ def _summary(
         metrics=metrics,
         baseline=result["baseline"],
         data=[
+            *_sources(recipe),
             ("corpus", Path(str(result["data"])).name),
             ("documents", f"{corpus.num_documents:,}"),
             ("tokens", f"{corpus.num_tokens:,}, {assembly.held_out_tokens:,} of them held out"),
@@ -124,6 +125,14 @@ def _summary(
         own_format=assembly.model.config.family == OWN,
         reach=reach.figure(reaches) if reaches else "",
     )
+
+
+def _sources(recipe: Recipe) -> list[tuple[str, str]]:
+    """The models that the run began with."""
+    run = recipe.run
+    assert run is not None
+    found = (("started from", run.start), ("teacher", run.teacher))
+    return [(what, Path(name).name) for what, name in found if name is not None]
 
 
 def _reaches(corpus: Corpus, assembly: Assembly, seed: int) -> dict[str, reach.Floats]:

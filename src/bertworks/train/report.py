@@ -75,7 +75,8 @@ def _results(summary: Summary) -> list[tuple[str, str]]:
     """(measure, value) of the model, and what it is to be compared with."""
     rows = [(words(name), shown(name, value)) for name, value in summary.metrics.items()]
     return rows + [
-        (f"{words(name)} of guessing by word frequency", shown(name, value)) for name, value in summary.baseline.items()
+        (f"{words(name)} of guessing tokens by their frequency", shown(name, value))
+        for name, value in summary.baseline.items()
     ]
 
 

@@ -35,6 +35,7 @@ def started_model(recipe: Recipe, tokenizer: Tokenizer, tasks: tuple[Task, ...],
     check_same_vocabulary(tokenizer, loaded.tokenizer, start)
     model = copy.deepcopy(loaded.model)  # its tensors are the file's own memory, which is not to be written to
     missing = [task for task in tasks if task not in model.heads]
+    left = [task for task in model.heads if task not in tasks]
     there = {head.task: head for head in model.config.heads}
     try:
         heads = [there.get(task) or _new_head(model.config, task) for task in tasks]
@@ -45,8 +46,12 @@ def started_model(recipe: Recipe, tokenizer: Tokenizer, tasks: tuple[Task, ...],
             f"it is masked LM; this recipe needs a model of the family {' or '.join(fit)}"
         ) from error
     model.set_heads(heads)
+    if not any(head.reads == "pooled" for head in heads):  # nothing would train it
+        model.pooler, model.config = None, replace(model.config, pooler_act=None)
     if missing:
         notes.append(f"{start} has no {' and no '.join(missing)} head; a new one is trained")
+    if left:
+        notes.append(f"this recipe does not train the {' and '.join(left)} head of {start}; the result is without it")
     return model
 
 
