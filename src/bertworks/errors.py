@@ -7,7 +7,7 @@ The command line prints it and exits with 2; anything that is not a `BertworksEr
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -53,6 +53,20 @@ def did_you_mean(value: str, allowed: Iterable[str]) -> str:
     """A suggestion to append to an error: ` (did you mean 'x'?)`, or nothing where no allowed value is near."""
     near = difflib.get_close_matches(value, list(allowed), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def did_you_mean_beside(path: Path, fits: Callable[[Path], bool] = Path.is_dir) -> str:
+    """The same for a directory that is not there, from the names of those beside it that fit.
+
+    A slip of the hand seldom changes the first letter. Without that, `another` would be near `nothere`: such names are
+    anybody's words, not those of a list.
+    """
+    first = path.name[:1].casefold()
+    try:
+        beside = [each.name for each in path.absolute().parent.iterdir() if each.name[:1].casefold() == first]
+        return did_you_mean(path.name, sorted(name for name in beside if fits(path.absolute().with_name(name))))
+    except (OSError, ValueError):  # the folder is not there either, or may not be read
+        return ""
 
 
 def choice(value: str, allowed: Iterable[str], what: str) -> str:

@@ -84,7 +84,7 @@ def test_standard_input(place: Path, capsys: Said, monkeypatch: pytest.MonkeyPat
         (["--tokenizer", "./nowhere"], "directory nowhere does not exist"),
         (["--document", "page"], "unknown document 'page'; allowed: blank-line, line, row, file"),
         (["--language", "se"], "unknown language 'se'"),
-        (["--workers", "0"], "invalid value for '--workers'"),
+        (["--workers", "0"], "--workers 0 is too small; it must be at least 1"),
         (["--encoding", "klingon"], "unknown encoding 'klingon'"),
         (["none.txt"], "none.txt: no such file"),
     ],

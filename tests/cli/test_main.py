@@ -53,6 +53,14 @@ def test_help_has_every_command_and_examples(capsys: pytest.CaptureFixture[str])
         assert f"bertworks {name} " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", [[], ["pretrain"], ["search", "build"]])
+def test_flags_are_shown_without_a_value(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--help" in shown
+    assert "bool" not in shown.lower()
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.main(["--version"]) == 0
     assert capsys.readouterr().out == f"bertworks {__version__}\n"
@@ -64,8 +72,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["emed"], "no such command 'emed'"),
         (["embed"], "missing "),
         (["embed", "x", "-o", "y.npy", "--nonsense"], "no such option: --nonsense"),
-        (["embed", "x", "-o", "y.npy", "--batch-tokens", "many"], "'--batch-tokens'"),
-        (["embed", "x", "-o", "y.npy", "--threads", "0"], "--threads"),
+        (["embed", "x", "-o", "y.npy", "--batch-tokens", "many"], "--batch-tokens many is not a whole number"),
+        (["embed", "x", "-o", "y.npy", "--threads", "0"], "--threads 0 is too small; it must be at least 1"),
+        (["serve", "--port", "70000"], "--port 70000 is too large; it must be at most 65535"),
+        (["serve", "--drain", "long"], "--drain long is not a number"),
     ],
 )
 def test_wrong_options_are_one_sentence(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

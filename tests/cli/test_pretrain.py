@@ -134,6 +134,24 @@ def test_lines_stand_alone_beside_the_bar(monkeypatch: pytest.MonkeyPatch, capsy
     assert capsys.readouterr().err == "step 10: a word\n"
 
 
+def test_the_time_left_is_not_told_from_loading(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A minute to load a checkpoint and take a first step, 10 s for each further one."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    progress = TrainingProgress(quiet=False)
+    progress.begin(SimpleNamespace(first_step=5, steps=10))  # type: ignore[arg-type]
+    for step, seconds in ((6, 60.0), (7, 10.0), (8, 10.0)):
+        clock[0] += seconds
+        report = SimpleNamespace(step=step, total_steps=10, events=(), evaluation=None)
+        progress.show(SimpleNamespace(report=report, loss=1.0, rate=2.0))  # type: ignore[arg-type]
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert "left" not in first
+    assert second.endswith(", 30.0 s left")
+    assert third.endswith(", 20.0 s left")
+
+
 # -- stopping ----------------------------------------------------------------------------------------------------------
 
 STEPS = 40

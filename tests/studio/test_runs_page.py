@@ -55,7 +55,7 @@ def test_live_curves(page: Any, address: str, folder: Path) -> None:
     assert page.get_by_role("checkbox", name="Show first").is_checked()
     assert rows.first.locator(".state").inner_text() == "running"
     assert "5 of 10" in rows.first.inner_text()
-    assert "0.875 accuracy" in rows.nth(1).inner_text()
+    assert "87.5% accuracy" in rows.nth(1).inner_text()
     legend = page.locator("[data-legend] li")
     assert [entry.strip() for entry in legend.all_inner_texts()] == ["first 1", "first, held out 5"]
     assert "runs=%5B%22first%22%5D" in page.url  # though nobody has chosen it
@@ -73,9 +73,9 @@ def test_compare_and_open_the_report(page: Any, context: Any, address: str) -> N
     page.get_by_role("checkbox", name="Show deep/second <b>").check()
     page.locator("polyline.curve[data-name='deep/second <b>']").wait_for()
     assert page.get_by_role("row", name="run.seed 0 7").is_visible()
-    assert page.get_by_role("row", name="accuracy – 0.875").is_visible()
+    assert page.get_by_role("row", name="accuracy – 87.5%").is_visible()
     page.get_by_label("Curve").select_option("held_out_accuracy")
-    page.locator("[data-legend] li", has_text="deep/second <b> 0.54").wait_for()
+    page.locator("[data-legend] li", has_text="deep/second <b> 54.0%").wait_for()
     page.get_by_label("Over").select_option("seconds")
     page.get_by_label("logarithmic").check()
     assert "metric=held_out_accuracy" in page.url
@@ -84,11 +84,11 @@ def test_compare_and_open_the_report(page: Any, context: Any, address: str) -> N
     page.mouse.move(*centre(page.locator("svg.lines")))
     page.locator(".readout b").wait_for()
     assert "seconds 4" in page.locator(".readout").inner_text()
-    assert "0.52" in page.locator(".readout").inner_text()
+    assert "52.0%" in page.locator(".readout").inner_text()
 
     again = context.new_page()
     again.goto(page.url)
-    again.locator("[data-legend] li", has_text="deep/second <b> 0.54").wait_for()
+    again.locator("[data-legend] li", has_text="deep/second <b> 54.0%").wait_for()
     with context.expect_page() as opened:
         page.get_by_role("link", name="the report of deep/second <b>").click()
     opened.value.get_by_text("the report").wait_for()  # its script did not run: a dialog would have stopped everything
@@ -153,7 +153,7 @@ def test_values_by_keyboard_and_pictures_with_names(page: Any, address: str) -> 
     names = ["first", "first, held out", "deep/second <b>"]
     for part, wanted in (
         ("section:has(svg.lines)", names),
-        ("section:has-text('Figures')", [*names[::2], "accuracy", "0.875"]),
+        ("section:has-text('Figures')", [*names[::2], "accuracy", "87.5%"]),
         ("section:has-text('Settings that differ')", [*names[::2], "run.seed", "7"]),
     ):
         section = page.locator(part)
@@ -184,9 +184,9 @@ def test_no_folder_and_an_empty_one(page: Any, tmp_path: Path) -> None:
 def test_a_finished_run_brings_its_figures(page: Any, address: str, folder: Path) -> None:
     page.goto(f"{address}/#runs")
     page.get_by_role("checkbox", name="Show deep/second <b>").check()
-    page.get_by_role("row", name="accuracy – 0.875").wait_for()
+    page.get_by_role("row", name="accuracy – 87.5%").wait_for()
     (folder / "first" / "metrics.json").write_text(json.dumps({"metrics": {"accuracy": 0.5}}), encoding="utf-8")
-    page.get_by_role("row", name="accuracy 0.5 0.875").wait_for(timeout=10_000)
+    page.get_by_role("row", name="accuracy 50.0% 87.5%").wait_for(timeout=10_000)
     page.get_by_role("checkbox", name="Show deep/second <b>").uncheck()
     page.locator(".compare").first.wait_for(state="detached")
 

@@ -27,6 +27,7 @@ def test_what_goes_wrong_is_said_and_nothing_is_lost(page: Any, minilm: LoadedMo
         assert page.get_by_label("Text", exact=True).input_value() == ANIMAL
         page.get_by_label("Model", exact=True).select_option("minilm")
         page.locator("svg.head-lines").wait_for()
+        assert page.get_by_label("Model", exact=True).locator("option").all_inner_texts() == ["minilm"]
         page.get_by_label("Text", exact=True).fill("")
         page.get_by_role("button", name="Look").click()
         status.filter(has_text="The text is empty").wait_for()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,6 +45,13 @@ from bertworks.errors import BertworksError
 # The class of all usage errors (unknown option, missing argument), whether typer brings its own parser or builds on
 # click.
 OptionError: type[Exception] = typer.BadParameter.__mro__[2]
+WRONG_NUMBERS = {
+    "int_parsing": "is not a whole number",
+    "float_parsing": "is not a number",
+    "greater_than_equal": "is too small; it must be at least {ge}",
+    "less_than_equal": "is too large; it must be at most {le}",
+}
+"""What the parser finds, as it names it, in our words."""
 
 app = typer.Typer(
     name="bertworks",
@@ -96,7 +103,9 @@ def _commands(
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return the exit code."""
     try:
-        code = typer.main.get_command(app).main(args=list(arguments), prog_name="bertworks", standalone_mode=False)
+        command = typer.main.get_command(app)
+        _show_flags_alone(command)
+        code = command.main(args=list(arguments), prog_name="bertworks", standalone_mode=False)
         sys.stdout.flush()  # here, so that a closed pipe is noticed where it is handled
         if code == 130:
             print_note("stopped")
@@ -119,12 +128,29 @@ def main(arguments: Sequence[str]) -> int:
         return 141
 
 
+def _show_flags_alone(command: Any) -> None:
+    """Let --help show flags without `<bool>`, which nobody can give them: in all commands, and for --help itself."""
+    for parameter in command.get_params(typer.Context(command)):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for below in getattr(command, "commands", {}).values():
+        _show_flags_alone(below)
+
+
 def _sentence(error: Exception) -> str:
     """The parser's message in our form, with where to read more."""
-    message = error.format_message().strip().rstrip(".")  # type: ignore[attr-defined]
+    message = _number_sentence(error) or error.format_message().strip().rstrip(".")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "bertworks"
     return f"{message[:1].lower()}{message[1:]} (see {command} --help)"
+
+
+def _number_sentence(error: Any) -> str | None:
+    """What is wrong with the number of an option; None where something else is wrong."""
+    errors = getattr(error.__cause__, "errors", None)
+    found = errors()[0] if errors else {}
+    words = WRONG_NUMBERS.get(found.get("type", ""))
+    return words and f"{error.param.opts[0]} {found['input']} {words.format(**found.get('ctx', {}))}"
 
 
 def run() -> None:

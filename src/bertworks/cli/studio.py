@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -47,14 +46,16 @@ def studio(
         import uvicorn
 
         from bertworks.serve.hosts import is_loopback
+        from bertworks.serve.run import bind
         from bertworks.studio.app import LOCAL, create_studio
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette", "pydantic"):
             raise
         raise UsageError("the studio needs FastAPI and uvicorn: pip install 'bertworks[studio]'") from None
 
-    listening = _listen(host, port)
-    shown = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+    listening = bind(host, port)  # before the models are loaded: a taken port is told at once
+    listening.listen()
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     address = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
     print_note("loading models …")
     app = create_studio(models or [DEFAULT_MODEL], runs, hosts=(*LOCAL, host), device=device, seed=seed)
@@ -65,13 +66,3 @@ def studio(
         webbrowser.open(address)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """An open door, or a sentence; tried before the models are loaded."""
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise UsageError(
-            f"cannot listen at {host}:{port} ({error.strerror or error}); choose another --port (0 takes any free one)"
-        ) from None

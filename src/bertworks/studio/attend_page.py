@@ -26,9 +26,12 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", fl
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def attend_page(picture: Picture, model: str) -> str:
-    """The whole page."""
-    data = _embedded(_payload(picture, model))
+def attend_page(picture: Picture, model: str, *, layer: int | None = None, head: int | None = None) -> str:
+    """The whole page. It opens at this layer and head, counted from 1; where neither is said, where the studio would."""
+    opening: dict[str, Any] = {} if layer is None else {"layer": layer}
+    if head is not None:
+        opening["heads"] = [head]
+    data = _embedded({**_payload(picture, model), "opening": opening or None})
     title = f"Attention: {picture.text[:80]}"
     style = "\n".join(_static(name) for name in STYLES)
     text = picture.text if picture.pair is None else f"{picture.text} / {picture.pair}"

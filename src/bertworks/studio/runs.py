@@ -16,7 +16,7 @@ import math
 import os
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from fastapi.responses import FileResponse
 
 from bertworks.errors import UsageError, did_you_mean
 from bertworks.train.directory import CHECKPOINTS, CONFIG_FILE, METRICS, REPORT, is_finished, is_run
+from bertworks.train.figures import is_share
 from bertworks.train.log import METRICS_FILE, read_metrics
 
 MAX_DEPTH = 6
@@ -102,7 +103,8 @@ def describe(root: Path, run: str) -> dict[str, Any]:
         "step": last if last is not None else result.get("steps"),
         "steps": section.get("steps") or result.get("steps"),
         "metric": result.get("metric"),
-        "metrics": _finite(result.get("metrics") or {}),
+        "metrics": (figures := _figures(path)),
+        "shares": _shares(figures),
         "report": (path / REPORT).is_file(),
     }
 
@@ -129,6 +131,7 @@ def curves(root: Path, run: str) -> dict[str, Any]:
         "run": run,
         "traces": traces,
         "names": list(names),
+        "shares": _shares(names),
         "changed": _changed(path),
         "finished": is_finished(path),
     }
@@ -143,6 +146,7 @@ def compare(root: Path, runs: Sequence[str]) -> dict[str, Any]:
     paths = [run_path(root, run) for run in runs]
     settings = [dict(_flat(_config(path))) for path in paths]
     names = sorted({name for one in settings for name in one})
+    metrics = [_figures(path) for path in paths]
     return {
         "runs": list(runs),
         "settings": [
@@ -150,8 +154,14 @@ def compare(root: Path, runs: Sequence[str]) -> dict[str, Any]:
             for name in names
             if len(set(map(repr, values := [one.get(name) for one in settings]))) > 1
         ],
-        "metrics": [_finite(_result(path).get("metrics") or {}) for path in paths],
+        "metrics": metrics,
+        "shares": _shares(dict.fromkeys(name for one in metrics for name in one)),
     }
+
+
+def _shares(names: Iterable[str]) -> list[str]:
+    """Those of the figures that are shown in percent, as in the terminal and in reports."""
+    return [name for name in names if is_share(name)]
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -216,6 +226,12 @@ def _result(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _figures(path: Path) -> dict[str, Any]:
+    """What a finished run has come to, by name."""
+    found = _result(path).get("metrics")
+    return {name: _finite(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

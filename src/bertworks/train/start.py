@@ -41,9 +41,13 @@ def started_model(recipe: Recipe, tokenizer: Tokenizer, tasks: tuple[Task, ...],
         heads = [there.get(task) or _new_head(model.config, task) for task in tasks]
     except ModelError as error:
         fit = [name for name, other in FAMILIES.items() if set(tasks) <= {head.task for head in other.heads}]
+        pairs = recipe.objective.pairs
+        told = (
+            f"objective.pairs={pairs}" if pairs in tasks else f"this recipe ({recipe.about or recipe.objective.kind})"
+        )
         raise UsageError(
-            f"this recipe ({recipe.about or recipe.objective.kind}) does not go with {start}: {error}; without --recipe "
-            f"it is masked LM; this recipe needs a model of the family {' or '.join(fit)}"
+            f"{told} does not go with {start}: {error}; without --recipe it is masked LM; {told} needs a model of the "
+            f"family {' or '.join(fit)}" + (", or --set objective.pairs=none" if pairs in tasks else "")
         ) from error
     model.set_heads(heads)
     if not any(head.reads == "pooled" for head in heads):  # nothing would train it

@@ -57,10 +57,14 @@ export function select(options, chosen, onchange, props = {}) {
   return element;
 }
 
-/** A select of names that keeps the name a link asks for: where it is not among them, the server says so. */
+/** A select of names that keeps the name a link asks for: where it is not among them, the server says so. With another choice it is gone. */
 export function selectNamed(options, asked, onchange) {
   const known = options.some((option) => (Array.isArray(option) ? option[0] : option) === asked);
-  return select(asked && !known ? [...options, String(asked)] : options, asked ?? undefined, onchange);
+  if (!asked || known) return select(options, asked ?? undefined, onchange);
+  const element = select([...options, String(asked)], asked, onchange);
+  const unknown = element.lastElementChild;
+  element.addEventListener("change", () => unknown.remove(), { once: true });
+  return element;
 }
 
 /** Write what is typed to the state at once, so that going to another part and back loses nothing: {key in the state: control}. */

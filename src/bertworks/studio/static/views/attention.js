@@ -2,31 +2,15 @@
 
 import { field, fill, h, selectNamed, shading } from "../lib/dom.js";
 import { latest } from "../lib/api.js";
-import { bestHeads, readWeights } from "../attention/weights.js";
 import { showPicture } from "../attention/panel.js";
+import { opening, SAMPLES } from "../attention/samples.js";
+import { readWeights } from "../attention/weights.js";
 
 export const title = "Attention";
 export const hint = "Every head of every layer decides for each token how much it looks at the others. See who looks at whom.";
 
-// A text, a second one, and the question that it is known for: who looks at whom?
-const SAMPLES = [
-  { text: "The animal didn't cross the street because it was too tired", from: "it", to: ["animal", "street"] },
-  { text: "The animal didn't cross the street because it was too wide", from: "it", to: ["animal", "street"] },
-  { text: "The keys to the cabinet are on the table.", from: "are", to: ["keys", "cabinet"] },
-  { text: "The cat sat on the mat.", pair: "The dog slept on the rug.", from: "dog", to: ["cat"] },
-];
-
 /** What the state says of a picture, beside its text: with another text it is void. */
 const PICTURE = { layer: null, heads: null, links: null, zoom: null, cell: null, filter: null, among: null, pick: null, parts: null };
-
-/** Open an example at the head that answers its question most clearly. */
-function answerQuestion(payload, weights, context) {
-  const sample = SAMPLES.find((one) => one.text === payload.text && (one.pair ?? null) === payload.pair);
-  const row = sample ? payload.rows.indexOf(sample.from) : -1;
-  if (row < 0 || payload.kind !== "self") return;
-  const [best] = bestHeads(weights, row, (column) => !sample.to.includes(payload.columns[column]), 1);
-  if (best) context.setState({ layer: best.layer + 1, heads: [best.head + 1], pick: `row-${row + 1}` }, { replace: true });
-}
 
 export function mount(root, context) {
   const able = context.models.filter((model) => model.can.includes("attention") || model.can.includes("alignment"));
@@ -85,7 +69,7 @@ export function mount(root, context) {
     });
     if (!found) return;
     const { payload, weights } = found;
-    if (!told.layer) answerQuestion(payload, weights, own);
+    if (!told.layer) own.setState(opening(payload, weights), { replace: true });
     shown?.unmount();
     shown = showPicture(place, payload, weights, own);
     pair.placeholder = payload.kind === "alignment" ? payload.pair : "";

@@ -1,6 +1,6 @@
 // Training runs of a folder: live curves, several runs in one plot, what tells them apart, their reports.
 
-import { field, fill, h, keepFocus, scroller, select } from "../lib/dom.js";
+import { field, fill, h, keepFocus, percent, scroller, select } from "../lib/dom.js";
 import { latest } from "../lib/api.js";
 import { downloads } from "../lib/download.js";
 import { sectionPicture } from "../lib/picture.js";
@@ -160,7 +160,7 @@ export function mount(root, context) {
       h("td", {}, run.task && run.task !== run.command ? `${run.command} · ${run.task.replaceAll("_", " ")}` : run.command, run.model ? h("small", {}, ` ${tail(run.model)}`) : null),
       h("td", {}, h("span", { class: `state ${run.state}` }, run.state), h("small", { "data-ago": "" })),
       h("td", {}, run.step === null ? "–" : `${run.step.toLocaleString("en")}${run.steps && run.steps !== run.step ? ` of ${run.steps.toLocaleString("en")}` : ""}`),
-      h("td", {}, name ? [`${short(value)} `, h("small", {}, words(name))] : "–"),
+      h("td", {}, name ? [`${writer(run.shares, name)(value)} `, h("small", {}, words(name))] : "–"),
       h("td", {}, run.report ? reportLink(run) : "–"));
   }
 
@@ -186,11 +186,12 @@ export function mount(root, context) {
 
   function drawPlot() {
     const series = seriesOf(metric);
+    const write = writer(curves.flatMap((one) => one.shares), metric);
     keepFocus(plot, () => fill(plot, lines({
-      series, label: `${words(metric)} of ${curves.length} ${curves.length === 1 ? "run" : "runs"}`, across: across.value === "step" ? "step" : "seconds", up: words(metric), log: log.checked, readout, reading,
+      series, label: `${words(metric)} of ${curves.length} ${curves.length === 1 ? "run" : "runs"}`, across: across.value === "step" ? "step" : "seconds", up: words(metric), log: log.checked, readout, reading, format: write,
     })));
     fill(key, series.map((one) =>
-      h("li", {}, h("i", { style: { color: one.colour, opacity: String(one.strength) } }), one.name, h("small", {}, ` ${short(one.points.at(-1)[1])}`))));
+      h("li", {}, h("i", { style: { color: one.colour, opacity: String(one.strength) } }), one.name, h("small", {}, ` ${write(one.points.at(-1)[1])}`))));
   }
 
   /** One curve for each run, or for each of its seeds; the held-out figure of the same name is dashed. */
@@ -212,9 +213,9 @@ export function mount(root, context) {
 
   function drawAbout() {
     if (!compared || compared.runs.length < 2) return void fill(about);
-    const { runs, metrics, settings } = compared;
+    const { runs, metrics, shares, settings } = compared;
     const figures = [...new Set(metrics.flatMap((one) => Object.keys(one)))];
-    const line = (name, values) => h("tr", {}, h("th", { scope: "row" }, name), values.map((value) => h("td", {}, told(value))));
+    const line = (name, values, write = short) => h("tr", {}, h("th", { scope: "row" }, name), values.map((value) => h("td", {}, told(value, write))));
     const part = (caption, name, data, lined) => h("section", {},
       h("div", { class: "spread" }, h("h2", {}, caption), lined.length ? downloads(name, { getSvg: sectionPicture, getData: () => ({ runs, ...data }) }) : null),
       lined.length
@@ -222,7 +223,7 @@ export function mount(root, context) {
             h("thead", {}, h("tr", {}, h("td", {}), runs.map((run) => h("th", { scope: "col" }, run)))), h("tbody", {}, lined)))
         : h("p", { class: "soft" }, "None."));
     fill(about,
-      figures.length ? part("Figures", "runs-figures", { metrics }, figures.map((name) => line(words(name), metrics.map((one) => one[name])))) : null,
+      figures.length ? part("Figures", "runs-figures", { metrics }, figures.map((name) => line(words(name), metrics.map((one) => one[name]), writer(shares, name)))) : null,
       part("Settings that differ", "runs-settings", { settings }, settings.map((one) => line(one.name, one.values))));
   }
 
@@ -236,9 +237,14 @@ export function mount(root, context) {
   };
 }
 
-function told(value) {
+/** How a figure is written: the server says which are shares of a whole. */
+function writer(shares, name) {
+  return shares.includes(name) ? percent : short;
+}
+
+function told(value, write) {
   if (value === null || value === undefined) return "–";
-  if (typeof value === "number") return short(value);
+  if (typeof value === "number") return write(value);
   const text = Array.isArray(value) ? value.join(", ") || "none" : String(value);
   return /^[0-9a-f]{37,}$/.test(text) ? shortened(text, 13) : ending(text, 35); // a fingerprint is known by its beginning, a path by its end
 }
