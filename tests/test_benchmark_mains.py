@@ -15,6 +15,7 @@ from benchmarks import distill, equal_time, finetune, harness, judge, pretrain, 
 from benchmarks.process import Engine
 
 from bertworks import hub
+from bertworks.train.directory import read_result
 from tests.finetune import small
 from tests.train.runs import make_corpus, run
 
@@ -131,11 +132,15 @@ def test_study(name: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         assert study.batch_tokens(variant) > 0
         trained.append((variant.name, seed))
         figures = {"loss": 5.0 - seed, "mlm_accuracy": 0.2}
-        return {"steps": 7, "tokens": 1e6, "metrics": figures, "first_metrics": figures, "seconds": 3.0}
+        cost = {"seconds": 3.0, "wall_seconds": 4.0, "processor_share": 0.5}
+        return {"steps": 7, "tokens": 1e6, "metrics": figures, "first_metrics": figures, **cost}
 
     monkeypatch.setattr(study, "corpus_directory", lambda corpus, data: root / corpus)
     monkeypatch.setattr(study, "train", train)
     monkeypatch.setattr(study, "judge", lambda output, corpus, data: JUDGED)
+    monkeypatch.setattr(study, "by_frequency", lambda corpus: {"accuracy": 0.05, "loss": 7.0})
+    monkeypatch.setattr(study, "half", lambda teacher: "1x24x3")
+    (root / "model.safetensors").write_bytes(b"a teacher")
     output = root / "study.json"
     given = [name, "--tokens", "10000", "--size", "2x24x3", "--threads", "1", "--teacher", str(root)]
     given += ["--output", str(output), "--write-docs"]
@@ -149,7 +154,10 @@ def test_study(name: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "25.0% (25.0%–25.0%)" in page_of(f"study_{name}", root, capsys)
     study.main([*given, "--seeds", "3", "--only", variants[0]])
     assert len(trained) == 2 * len(variants) + sum(each.startswith(variants[0]) for each in variants)
-    assert len(json.loads(output.read_text())["runs"]) == len(trained)
+    report = json.loads(output.read_text())
+    assert len(report["runs"]) == len(trained)
+    assert report["command"].count("benchmarks.study") == 3  # all that made it
+    assert ("word frequency alone" in page_of(f"study_{name}", root, capsys)) == ("accuracy" in JUDGED)
 
 
 def test_a_run_of_a_study_is_trained_and_judged(corpus: Path, tmp_path: Path) -> None:
@@ -160,7 +168,14 @@ def test_a_run_of_a_study_is_trained_and_judged(corpus: Path, tmp_path: Path) ->
     judged = judge.judge(tmp_path / "run", corpus, tmp_path)
     assert judged.keys() == {"accuracy", "loss", "bits_per_byte"}
     assert judged["loss"] == pytest.approx(entry["metrics"]["loss"], rel=0.2)  # other masks on the same text
-    assert study.key(variant, 1) != study.key(variant, 2)
+    assert study.key(variant, 1, None) != study.key(variant, 2, None)
+    taught = dataclasses.replace(variant, taught=True)
+    assert study.key(variant, 1, tmp_path / "run") == study.key(variant, 1, None)
+    assert study.key(taught, 1, tmp_path / "run") != study.key(taught, 1, None)
+    assert study.half(tmp_path / "run") == "1x24x3"
+    frequency = judge.by_frequency(corpus)
+    assert frequency.keys() == judged.keys()
+    assert frequency["loss"] == pytest.approx(read_result(tmp_path / "run")["baseline"]["loss"], rel=0.1)
     assert 0 <= judge.sst2(tmp_path / "run", write_sst2(tmp_path)) <= 1
 
 

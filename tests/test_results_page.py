@@ -61,11 +61,12 @@ def study_report(name: str) -> dict[str, Any]:
     figures = {"loss": 5.0}
     runs = [
         {"variant": variant.name, "seed": seed, "settings": list(variant.settings), "tokens": 1e6, "steps": 7}
-        | {"judged": judged, "metrics": figures, "first_metrics": figures}
+        | {"judged": judged, "metrics": figures, "first_metrics": figures, "wall_seconds": 9.0, "processor_share": 0.9}
         for variant in studies.STUDIES[name].variants
         for seed in (0, 1)
     ]
     told = {"study": name, "title": name, "about": "About.", "seconds": None, "tokens": 1000, "size": "4x256x4"}
+    told |= {"by_frequency": {"en": {"accuracy": 0.05, "loss": 7.0}}}
     return of(f"study_{name}", **told, runs=runs)
 
 
