@@ -9,6 +9,7 @@ SST-2             dev accuracy of a logistic regression on the frozen mean-poole
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,17 @@ TOKENS = 4096  # in one forward pass
 def judge(directory: Path, corpus_path: Path, data: Path) -> dict[str, float]:
     """The figures of a model directory; those of tokens only where it has a masked-LM head."""
     from bertworks import hub
-    from bertworks.data.pretraining import Lexicon, MaskingConfig
+    from bertworks.data.pretraining import Lexicon
+    from bertworks.train.maskers import EVALUATION_MASKING
 
     loaded = hub.load(directory)
     found: dict[str, float] = {}
     if "mlm" in loaded.model.heads:
         guess = guess_of(loaded.model.eval())
-        found |= masked_tokens(guess, corpus_path, MaskingConfig(rate=0.15, copies=1), None)
+        found |= masked_tokens(guess, corpus_path, EVALUATION_MASKING, None)
         if corpus_path.name == "zh":
             lexicon = Lexicon.from_file(data / "corpus" / "titles-zh.txt.xz", loaded.tokenizer)
-            entities = masked_tokens(guess, corpus_path, MaskingConfig(rate=0.15, unit="lexicon", copies=1), lexicon)
+            entities = masked_tokens(guess, corpus_path, replace(EVALUATION_MASKING, unit="lexicon"), lexicon)
             found["entity_accuracy"] = entities["accuracy"]
     if corpus_path.name.startswith("en"):
         found["sst2"] = sst2(directory, data)
@@ -44,14 +46,18 @@ def by_frequency(corpus_path: Path) -> dict[str, float]:
     import torch
 
     from bertworks.data.corpus import Corpus
-    from bertworks.data.pretraining import MaskingConfig, split_documents
+    from bertworks.data.pretraining import split_documents
     from bertworks.train.evaluate import token_counts
+    from bertworks.train.maskers import EVALUATION_MASKING
 
     corpus = Corpus.open(corpus_path)
     training, _ = split_documents(corpus, CORPORA[corpus_path.name].held_out)
     logits = torch.from_numpy(token_counts(corpus, training) + 1.0).log()  # (V,)
-    masking = MaskingConfig(rate=0.15, copies=1)
-    return masked_tokens(lambda batch: logits.expand(len(batch.tensors["targets"]), -1), corpus_path, masking, None)
+
+    def guess(batch: Any) -> Any:
+        return logits.expand(len(batch.tensors["targets"]), -1)  # (M, V)
+
+    return masked_tokens(guess, corpus_path, EVALUATION_MASKING, None)
 
 
 def guess_of(model: Any) -> Callable[[Any], Any]:

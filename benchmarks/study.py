@@ -115,12 +115,11 @@ def train(
 
 
 def half(teacher: Path) -> str:
-    """The size of a model with half the layers of another."""
+    """The size of a student of half the layers."""
     from bertworks import hub
-    from bertworks.train.start import size_of
+    from bertworks.train.start import half_of
 
-    shape = size_of(hub.load(teacher).model)
-    return str(shape._replace(layers=shape.layers // 2))
+    return str(half_of(hub.load(teacher).model))
 
 
 def batch_tokens(variant: Variant) -> int:

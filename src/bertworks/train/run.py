@@ -318,7 +318,8 @@ class _Trainer:
         """Make the directory a model; one process does."""
         if self.parallel.main:
             checkpoints = self.output / CHECKPOINTS
-            kept = _kept(checkpoints, best=self.recipe.train.evaluation.keep == "best")
+            best = self.recipe.train.evaluation.keep == "best"
+            kept = _best_step(checkpoints, steps) if best else steps
             if self.parallel.sharded:  # each process holds a part of the weights; the checkpoint holds them all
                 self.assembly = assemble(self.recipe, self.corpus, self.output / LEXICON_FILE)
                 state.load_weights(state.path_of(checkpoints, kept), self.assembly.module)
@@ -341,11 +342,11 @@ class _Trainer:
         self.parallel.barrier()
 
 
-def _kept(directory: Path, *, best: bool) -> int:
-    """The step whose weights are kept."""
+def _best_step(directory: Path, last: int) -> int:
+    """The step with the best evaluation; the last one where nothing was evaluated."""
     saved = state.latest(directory)
     assert saved is not None, "a training that is over has saved"
-    return saved.best.step if best and saved.best is not None else saved.step
+    return last if saved.best is None else saved.best.step
 
 
 def _finished(output: Path, stored: Recipe) -> Finished:

@@ -93,7 +93,7 @@ def new_student(size: str, teacher: Model) -> Model:
     """A part of the teacher's own layers where the widths allow it, else a new model of its family."""
     body = teacher.config.transformer
     layer = body.layer
-    shape = size_of(teacher)._replace(layers=max(1, body.num_hidden_layers // 2)) if size == HALF else parse_size(size)
+    shape = half_of(teacher) if size == HALF else parse_size(size)
     task: Task = "mlm"
     if shape[1:] == (layer.hidden_size, layer.num_attention_heads) and shape.layers <= body.num_hidden_layers:
         student = init_student(teacher, num_layers=shape.layers).requires_grad_(True)
@@ -108,6 +108,12 @@ def size_of(model: Model) -> Size:
     """A model's layers, width and heads."""
     body = model.config.transformer
     return Size(body.num_hidden_layers, body.layer.hidden_size, body.layer.num_attention_heads)
+
+
+def half_of(model: Model) -> Size:
+    """Half of a model's layers, as wide as it is."""
+    size = size_of(model)
+    return size._replace(layers=max(1, size.layers // 2))
 
 
 def check_same_vocabulary(tokenizer: Tokenizer, other: Tokenizer, name: str) -> None:
