@@ -9,6 +9,7 @@ arrays; no Python object is made per token.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ class Pieces:
     length: np.ndarray  # (P,) int64
     num_texts: int
 
-    @property
+    @cached_property
     def counts(self) -> np.ndarray:
         """(n,) int64: how many pieces each text has; more than one means that it is longer than the window."""
         return np.bincount(self.owner, minlength=self.num_texts)
@@ -41,7 +42,9 @@ def cut_pieces(ids: np.ndarray, lengths: np.ndarray, room: int | None) -> Pieces
     Equal pieces rather than full ones: a tail of two words would be embedded without any context.
     """
     lengths = lengths.astype(np.int64)
-    counts = np.ones_like(lengths) if room is None else np.maximum(1, -(-lengths // room))
+    if room is None or lengths.max(initial=0) <= room:  # nothing to cut
+        return Pieces(ids, np.arange(len(lengths)), np.cumsum(lengths) - lengths, lengths, len(lengths))
+    counts = np.maximum(1, -(-lengths // room))
     owner = np.repeat(np.arange(len(lengths)), counts)
     rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)  # the piece's number within its text
     base, extra = np.divmod(lengths[owner], counts[owner])
@@ -53,6 +56,10 @@ def cut_pieces(ids: np.ndarray, lengths: np.ndarray, room: int | None) -> Pieces
 def pack_pieces(pieces: Pieces, chosen: np.ndarray, prefix: np.ndarray, suffix: np.ndarray) -> Packed:
     """Lay the chosen pieces one after the other, each between the special ids `prefix` and `suffix`."""
     length = pieces.length[chosen]
+    if len(chosen) == 1:
+        start = int(pieces.start[chosen[0]])
+        one = np.concatenate((prefix, pieces.ids[start : start + int(length[0])], suffix), dtype=np.int64)
+        return Packed(input_ids=torch.from_numpy(one), layout=Layout([len(one)]))
     around = len(prefix) + len(suffix)
     starts = np.cumsum(length + around) - (length + around)  # where each piece's prefix goes
     flat = np.empty(int(length.sum()) + around * len(chosen), dtype=np.int64)

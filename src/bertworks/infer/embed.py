@@ -130,10 +130,10 @@ def embed_texts(
 
 def _join_pieces(vectors: np.ndarray, pieces: Pieces, pooling: str) -> np.ndarray:
     """(P, W) -> (n, W): most texts have one piece, and keep its vector as it is."""
-    counts = pieces.counts
-    first = np.cumsum(counts) - counts
     if len(vectors) == pieces.num_texts:
         return vectors
+    counts = pieces.counts
+    first = np.cumsum(counts) - counts
     joined = vectors[first]
     for text in np.flatnonzero(counts > 1):
         own = slice(first[text], first[text] + counts[text])
@@ -220,5 +220,5 @@ def check_room(runner: Runner) -> None:
 def _count(report: EmbedReport, pieces: Pieces, lengths: np.ndarray) -> None:
     report.texts += pieces.num_texts
     report.tokens += int(lengths.sum())
-    report.windowed += int((pieces.counts > 1).sum())
+    report.windowed += 0 if len(pieces.length) == pieces.num_texts else int((pieces.counts > 1).sum())
     report.longest = max(report.longest, int(lengths.max(initial=0)))

@@ -69,7 +69,7 @@ class LoadedModel:
         self.device = usable_device(device)
         budget = batch_tokens or default_batch_tokens(self.device)
         if self.device.type == "cpu":
-            quicken_few_rows(model.body)
+            quicken_few_rows(model)
         self._runner = Runner(model.eval().to(self.device), tokenizer, window, self.device, budget)
         check_room(self._runner)
 

@@ -44,6 +44,8 @@ class Layout:
 
     def positions(self, device: torch.device | str = "cpu") -> Tensor:
         """(T,) int64: the place of each token within its own sequence."""
+        if self.num_sequences == 1:
+            return torch.arange(self.total, device=device)
         starts = torch.tensor(self.starts, dtype=torch.long)
         return (torch.arange(self.total) - torch.repeat_interleave(starts, self._lengths)).to(device)
 
@@ -120,6 +122,8 @@ def per_sequence(flat: Tensor, layout: Layout, reduce: Callable[[Tensor], Tensor
 
     `reduce` gets the (n, L, H) view of n neighbouring sequences of equal length and returns (n, H). Empty sequences give zeros.
     """
+    if layout.num_sequences == 1 and layout.total:
+        return reduce(flat[None, : layout.total])
     pieces = []
     start = 0
     for length, run in groupby(layout.lengths):
