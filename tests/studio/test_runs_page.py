@@ -132,6 +132,7 @@ def test_only_what_changed_is_read_again(page: Any, address: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{address}/#runs")
+    page.locator("svg.lines").wait_for()  # the first run has been read
     page.get_by_role("checkbox", name="Show deep/second <b>").check()
     until(page, lambda: sum(url.endswith("/api/runs") for url in asked) >= 3)
     read = [url.partition("/curves?")[2] for url in asked if "/curves?" in url]

@@ -1,9 +1,9 @@
-"""Models that are quick for a few rows too: one sentence at a time.
+"""Models that are quick for a few rows too: one sentence at a time, or what a server has at one moment.
 
-With two thousand rows a matrix product is arithmetic, and PyTorch's own is the quickest. With twenty it is mostly reading
-the weights, and starting the operations of a layer takes as long as doing them. So a loaded model on a CPU has a second way
-for small batches: compiled products (`few_rows_product`) and, in a plain encoder like BERT's, compiled layers
-(`few_rows_block`). It takes half the time for one sentence of MiniLM.
+With many thousand rows a matrix product is arithmetic, and PyTorch's own is the quickest. With twenty it is mostly reading
+the weights, and starting the operations of a layer takes as long as doing them; with sentences of many lengths there are more
+of them. So a loaded model on a CPU has a second way for small batches: compiled products (`few_rows_product`) and, in a plain
+encoder like BERT's, compiled layers (`few_rows_block`): half the time for one sentence of MiniLM, two thirds for eight.
 
 The compiler takes half a second to load (on a new machine it also compiles, for some seconds, and keeps the result on disk).
 Whoever embeds one sentence and stops, or whole files, need not wait for that: loading begins in the background with the ninth
@@ -37,8 +37,8 @@ from bertworks.nn.blocks import FeedForward
 from bertworks.nn.cache import KeyValueCache
 from bertworks.nn.packed import Layout, Packed, Rows
 
-FEW_ROWS = 128
-"""Up to so many rows the compiled way is the quicker one; with 512 it is a draw. Measured with the sizes of MiniLM."""
+FEW_ROWS = 1024
+"""Up to so many rows, a batch of the default size, the compiled way is the quicker one. Measured with the sizes of MiniLM."""
 PATIENCE = 200
 """So many small products are left to PyTorch before the compiler is loaded: eight sentences of MiniLM."""
 SWITCH = "BERTWORKS_FEW_ROWS"
@@ -298,12 +298,12 @@ class _Layers:
         results = x.new_empty(depth, total, hidden)
         if not depth:
             return results
-        space = way.attention_space(total, layout.num_sequences, self.heads, hidden // self.heads)
+        space = way.attention_space(max(layout.lengths), hidden // self.heads)
         sizes = {
             **dict.fromkeys(("context", "y", "a"), total * hidden),
             "qkv": 3 * total * hidden,
             "inner": total * inner,
-            "space": space,
+            "space": threads * space,
             "codes": total * hidden // 4,
             "inner_codes": total * inner // 4,  # in bytes
             "row_scales": total,
@@ -316,6 +316,7 @@ class _Layers:
         starts = sequences.ctypes.data
         plan = self.template[:depth].copy()
         plan["layers"], plan["rows"], plan["threads"] = depth, total, threads
+        plan["space_size"] = space
         plan["barrier"] = way.team.barrier if threads > 1 else 0
         plan["sequences"], plan["starts"], plan["lengths"] = layout.num_sequences, starts, starts + sequences.strides[0]
         plan["turns"] = turns.ctypes.data + turns.strides[0] * np.arange(depth)

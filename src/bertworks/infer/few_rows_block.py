@@ -29,8 +29,8 @@ untyped: Any = numba
 carray, cfunc, from_dtype = untyped.carray, untyped.cfunc, untyped.from_dtype
 
 ROWS_AT_ONCE = 4
-STEPS = 11
-"""Counters of 8 bytes that a layer may need: 7 in fp32, 11 in int8."""
+STEPS = 12
+"""Counters of 8 bytes that a layer may need: 8 in fp32, 12 in int8; attention has two."""
 
 # 2 Φ(z) - 1 = z P(z²) / Q(z²) for |z| <= 5.3, fitted to the least largest error of GELU, 1.2e-8 before rounding
 LIMIT = F(5.3)
@@ -50,7 +50,7 @@ PRODUCT = np.dtype(
 
 CALL = (
     *("layers", "turns", "threads", "barrier", "rows", "sequences", "starts", "lengths"),
-    *("x", "qkv", "space", "context", "y", "a", "inner", "result"),
+    *("x", "qkv", "space", "space_size", "context", "y", "a", "inner", "result"),
     *("codes", "inner_codes", "row_scales", "row_lows"),  # int8 alone
 )
 LAYER = (
@@ -206,33 +206,39 @@ def _softmax(scores: Any, length: int) -> None:
             row[j] /= total
 
 
-def attention_space(rows: int, sequences: int, heads: int, size: int) -> int:
-    """How many floats `attend` needs: for each head the panels of keys and values and the scores of all sequences."""
-    return heads * (rows * (2 * size + rows + PANEL) + sequences * PANEL * size)
+def attention_space(longest: int, size: int) -> int:
+    """How many floats each thread needs in `attend`: keys and values in panels, and the scores, of one head of the longest."""
+    padded = -(-longest // PANEL) * PANEL
+    return padded * size + longest * size + longest * padded
 
 
 @compiled
 def attend(
-    turn: int, qkv: Any, starts: Any, lengths: Any, heads: int, scale: Any, space: int, zeros: int, context: Any
+    turn: int,
+    qkv: Any,
+    starts: Any,
+    lengths: Any,
+    heads: int,
+    scale: Any,
+    space: int,
+    space_size: int,
+    zeros: int,
+    context: Any,
 ) -> None:
     """Every head of every sequence by itself: qkv (T, 3 H) -> context (T, H). Both products are by panels, made here.
 
     Compiled code keeps no memory of its own: numba would free an array of which only the address is used.
     """
-    total, hidden = context.shape
+    hidden = context.shape[1]
     size = hidden // heads
-    of_token = 2 * size + total + PANEL
+    keys_at = space + take(turn - 8, 1) * space_size * 4  # each thread has a part of the space
     while True:
         item = take(turn, 1)
         if item >= len(starts) * heads:
             return
-        sequence, head = item // heads, item % heads
-        start, length = starts[sequence], lengths[sequence]
+        start, length = starts[item // heads], lengths[item // heads]
         key_panels, value_panels = -(-length // PANEL), size // PANEL
-        columns, column = key_panels * PANEL, head * size
-        keys_at = space + 4 * (
-            head * (total * of_token + len(starts) * PANEL * size) + start * of_token + sequence * PANEL * size
-        )
+        columns, column = key_panels * PANEL, item % heads * size
         values_at = keys_at + 4 * columns * size
         scores_at = values_at + 4 * length * size
         keys = carray(floats_at(keys_at), (key_panels, size, PANEL))
@@ -340,19 +346,19 @@ def _layer(plan: Any) -> None:
 
     _product(turn, plan.threads, x, plan.qkv_panels, plan.qkv_bias, qkv, False)
     wait(plan.barrier)
-    attend(turn + 8 * 1, qkv, starts, lengths, plan.heads, plan.scale, plan.space, plan.zeros, context)
+    attend(turn + 8 * 2, qkv, starts, lengths, plan.heads, plan.scale, plan.space, plan.space_size, plan.zeros, context)
     wait(plan.barrier)
-    _product(turn + 8 * 2, plan.threads, context, plan.out_panels, plan.out_bias, y, False)
+    _product(turn + 8 * 3, plan.threads, context, plan.out_panels, plan.out_bias, y, False)
     wait(plan.barrier)
     gain, shift = vector(plan.attention_gain, hidden), vector(plan.attention_shift, hidden)
-    add_and_normalise(turn + 8 * 3, x, y, gain, shift, plan.attention_eps, a)
+    add_and_normalise(turn + 8 * 4, x, y, gain, shift, plan.attention_eps, a)
     wait(plan.barrier)
-    _product(turn + 8 * 4, plan.threads, a, plan.up_panels, plan.up_bias, inner, True)
+    _product(turn + 8 * 5, plan.threads, a, plan.up_panels, plan.up_bias, inner, True)
     wait(plan.barrier)
-    _product(turn + 8 * 5, plan.threads, inner, plan.down_panels, plan.down_bias, y, False)
+    _product(turn + 8 * 6, plan.threads, inner, plan.down_panels, plan.down_bias, y, False)
     wait(plan.barrier)
     gain, shift = vector(plan.feed_forward_gain, hidden), vector(plan.feed_forward_shift, hidden)
-    add_and_normalise(turn + 8 * 6, a, y, gain, shift, plan.feed_forward_eps, result)
+    add_and_normalise(turn + 8 * 7, a, y, gain, shift, plan.feed_forward_eps, result)
 
 
 @callback(BLOCK)

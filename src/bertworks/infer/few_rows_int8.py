@@ -283,12 +283,12 @@ def _layer(plan: Any) -> None:
         qkv,
     )
     wait(barrier)
-    attend(turn + 8 * 2, qkv, starts, lengths, plan.heads, plan.scale, plan.space, plan.zeros, context)
+    attend(turn + 8 * 3, qkv, starts, lengths, plan.heads, plan.scale, plan.space, plan.space_size, plan.zeros, context)
     wait(barrier)
-    _quantize(turn + 8 * 3, context, codes, scales, lows)
+    _quantize(turn + 8 * 4, context, codes, scales, lows)
     wait(barrier)
     _product(
-        turn + 8 * 4,
+        turn + 8 * 5,
         plan.threads,
         codes,
         scales,
@@ -301,12 +301,12 @@ def _layer(plan: Any) -> None:
     )
     wait(barrier)
     gain, shift = vector(plan.attention_gain, hidden), vector(plan.attention_shift, hidden)
-    add_and_normalise(turn + 8 * 5, x, y, gain, shift, plan.attention_eps, a)
+    add_and_normalise(turn + 8 * 6, x, y, gain, shift, plan.attention_eps, a)
     wait(barrier)
-    _quantize(turn + 8 * 6, a, codes, scales, lows)
+    _quantize(turn + 8 * 7, a, codes, scales, lows)
     wait(barrier)
     _product(
-        turn + 8 * 7,
+        turn + 8 * 8,
         plan.threads,
         codes,
         scales,
@@ -318,10 +318,10 @@ def _layer(plan: Any) -> None:
         inner,
     )
     wait(barrier)
-    _gelu_and_quantize(turn + 8 * 8, inner, vector(plan.zeros, plan.inner_size), inner_codes, scales, lows)
+    _gelu_and_quantize(turn + 8 * 9, inner, vector(plan.zeros, plan.inner_size), inner_codes, scales, lows)
     wait(barrier)
     _product(
-        turn + 8 * 9,
+        turn + 8 * 10,
         plan.threads,
         inner_codes,
         scales,
@@ -334,7 +334,7 @@ def _layer(plan: Any) -> None:
     )
     wait(barrier)
     gain, shift = vector(plan.feed_forward_gain, hidden), vector(plan.feed_forward_shift, hidden)
-    add_and_normalise(turn + 8 * 10, a, y, gain, shift, plan.feed_forward_eps, result)
+    add_and_normalise(turn + 8 * 11, a, y, gain, shift, plan.feed_forward_eps, result)
 
 
 @callback(BLOCK)
