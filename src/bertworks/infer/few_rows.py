@@ -37,8 +37,8 @@ from bertworks.nn.blocks import FeedForward
 from bertworks.nn.cache import KeyValueCache
 from bertworks.nn.packed import Layout, Packed, Rows
 
-FEW_ROWS = 1024
-"""Up to so many rows, a batch of the default size, the compiled way is the quicker one. Measured with the sizes of MiniLM."""
+FEW_ROWS = {"AVX2": 1024, "AVX512": 512}.get(torch.backends.cpu.get_cpu_capability(), 0)
+"""Up to so many rows the compiled way is the quicker one. Measured with the sizes of MiniLM; 0: not measured (ARM)."""
 PATIENCE = 200
 """So many small products are left to PyTorch before the compiler is loaded: eight sentences of MiniLM."""
 SWITCH = "BERTWORKS_FEW_ROWS"
@@ -92,10 +92,10 @@ class Compiled:
 
 @cache
 def compiled() -> Compiled | None:
-    """The second way, or None where it has not been measured to be quicker (AVX-512, ARM) or cannot be had."""
+    """The second way, or None where it has not been measured to be quicker or cannot be had."""
     try:
         library = None if os.environ.get(SWITCH) == "0" else _openmp()
-        if library is None or torch.backends.cpu.get_cpu_capability() != "AVX2":
+        if library is None or not FEW_ROWS:
             return None
         found = Compiled(Team(library))
         with torch.inference_mode(False), torch.no_grad():
@@ -191,7 +191,7 @@ class FewRowsLinear(nn.Linear):
         return self._packed[0]
 
     def pack(self, way: Compiled) -> list[np.ndarray]:
-        """Panels (P, K, 16) and bias (O,)"""
+        """Panels (P, K, outputs of one) and bias (O,)"""
         panels = way.pack(self.weight.detach().numpy())
         return [
             panels,
@@ -251,7 +251,9 @@ class FewRowsTransformer(Transformer):
         return Hidden(found if rows is None else {number: rows.take(layer) for number, layer in found.items()})
 
     def _prepared(self, way: Compiled) -> _Layers | None:
-        """What is the same in every call; None where the products are not all of floats, or all in int8."""
+        """What is the same in every call; None where heads are no whole panels, or products not all of one kind."""
+        if self.head_size % way.panel:
+            return None
         blocks = list(self._modules["blocks"]._modules.values())  # type: ignore[union-attr]
         parts = [part for block in blocks for part in _parts(block)]
         if self._layers is None or self._layers.state.changed(parts):
@@ -397,7 +399,7 @@ def _is_plain(stack: nn.Module) -> bool:
         return False
     config = stack.config
     local = any(config.is_local(index) for index in range(config.num_hidden_layers))
-    if config.causal or local or config.positions.relative != "none" or stack.head_size % 16:
+    if config.causal or local or config.positions.relative != "none":
         return False
     return all(_is_plain_block(block) for block in stack.blocks)
 

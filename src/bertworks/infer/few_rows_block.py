@@ -22,7 +22,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from bertworks.infer.few_rows_product import PANEL, compiled, intrinsic, multiply
+from bertworks.infer.few_rows_product import PANEL, VECTOR, compiled, intrinsic, multiply
 
 F = np.float32
 untyped: Any = numba
@@ -301,11 +301,11 @@ def callback(record: np.dtype[Any]) -> Callable[[Any], Any]:
     """A compiled function that C code can call with the address of one `record`; kept on disk where that is possible.
 
     numba looks at a function's own file to see whether what is on disk is old. Ours call functions of several, so their
-    text is part of the key: each gets its `version` from around it.
+    text is part of the key, with the width of the vectors: each gets its `version` from around it.
     """
     kind = types.void(types.CPointer(from_dtype(record)))
     texts = [(Path(__file__).parent / name).read_bytes() for name in SOURCES]
-    version = hashlib.sha256(b"".join(texts)).hexdigest()
+    version = f"{hashlib.sha256(b''.join(texts)).hexdigest()} {VECTOR}"
 
     def make(function_for: Any) -> Any:
         function = function_for(version)

@@ -2,11 +2,12 @@
 
 The panels hold four inputs of an output side by side, since the processor adds four products of bytes at once:
 
-    panel p     W[16 p, 0 … 3]   W[16 p + 1, 0 … 3]   …   W[16 p + 15, 0 … 3]   W[16 p, 4 … 7]   …        K / 4 cache lines
+    panel p     W[R p, 0 … 3]   W[R p + 1, 0 … 3]   …   W[R p + R - 1, 0 … 3]   W[R p, 4 … 7]   …        K / 4 times two vectors
 
-VPMADDUBSW adds two products in 16 bits, which weights up to 64 keep from overflowing; VPMADDWD adds two such sums in 32.
+VPMADDUBSW adds two products in 16 bits, which weights up to 64 keep from overflowing; VPMADDWD adds two such sums in 32. With
+VNNI both are one instruction. The sums are the same integers.
 
-Legend: T rows, K inputs, O outputs, P = O / 16 panels, H hidden, I intermediate.
+Legend: T rows, K inputs, O outputs, R outputs of a panel, P = O / R panels, H hidden, I intermediate.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numpy.typing import NDArray
 
@@ -34,44 +36,61 @@ from bertworks.infer.few_rows_block import (
     vector,
     wait,
 )
-from bertworks.infer.few_rows_product import PANEL, TILE_ROWS, VECTOR, compiled, function_of, intrinsic, place_in
+from bertworks.infer.few_rows_product import (
+    PANEL,
+    TILE_ROWS,
+    VECTOR,
+    WIDE,
+    by_height,
+    compiled,
+    function_of,
+    intrinsic,
+    place_in,
+)
 from bertworks.infer.quantize_kernels import ERF, gelu_rows, quantize_rows
 
 GROUP = 4
 """Inputs that are multiplied at once."""
+PRODUCTS, ADD_PAIRS = (
+    ("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
+    if WIDE
+    else ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
+)
+VNNI = WIDE and bool(get_host_cpu_features().get("avx512vnni"))
 
 _I8, _I16, _I32, _I64, _FLOAT = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
-_BYTES, _PAIRS, _SUMS = ir.VectorType(_I8, 32), ir.VectorType(_I16, 16), ir.VectorType(_I32, VECTOR)
+_BYTES, _PAIRS, _SUMS = (ir.VectorType(_I8, 4 * VECTOR), ir.VectorType(_I16, 2 * VECTOR), ir.VectorType(_I32, VECTOR))
 _FLOATS = ir.VectorType(_FLOAT, VECTOR)
 
 
 def pack_bytes(weight: NDArray[np.int8]) -> NDArray[np.int8]:
-    """weight (O, K) -> panels (P, K / 4, 16, 4); O must be a multiple of 16 and K of 4."""
+    """weight (O, K) -> panels (P, K / 4, R, 4); O must be a multiple of R and K of 4."""
     outputs, inputs = weight.shape
     grouped = weight.reshape(outputs // PANEL, PANEL, inputs // GROUP, GROUP)
     return np.ascontiguousarray(grouped.transpose(0, 2, 1, 3))
 
 
-def _tile(rows: int) -> Any:
-    """`tile(codes, panel, scales, sums, bias, row_scales, row_lows, y, groups, y_step)` for so many rows; eight addresses."""
+@intrinsic
+def _tile(
+    _: Any,
+    rows: Any,
+    codes: Any,
+    panel: Any,
+    scales: Any,
+    sums: Any,
+    bias: Any,
+    row_scales: Any,
+    row_lows: Any,
+    y: Any,
+    groups: Any,
+    y_step: Any,
+) -> Any:
+    """The number of rows, eight addresses, and two numbers (see `_build`)."""
 
-    @intrinsic
-    def tile(
-        _: Any,
-        codes: Any,
-        panel: Any,
-        scales: Any,
-        sums: Any,
-        bias: Any,
-        row_scales: Any,
-        row_lows: Any,
-        y: Any,
-        groups: Any,
-        y_step: Any,
-    ) -> Any:
-        return types.void(*[types.int64] * 10), lambda _, builder, __, arguments: _build(builder, rows, *arguments)
+    def build(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return by_height(builder, arguments[0], lambda height: _build(builder, height, *arguments[1:]))
 
-    return tile
+    return types.void(*[types.int64] * 11), build
 
 
 def _build(
@@ -87,8 +106,8 @@ def _build(
     y: Any,
     groups: Any,
     y_step: Any,
-) -> Any:
-    """y[r, :16] = scale_r scales (codes_r panel) + low_r sums + bias for each of the rows."""
+) -> None:
+    """y[r, :R] = scale_r scales (codes_r panel) + low_r sums + bias for each of the rows."""
 
     def integer(value: int) -> Any:
         return ir.Constant(_I64, value)
@@ -107,9 +126,17 @@ def _build(
     codes, panel = (builder.inttoptr(address, _I8.as_pointer()) for address in (codes, panel))
     addresses = (scales, sums, bias, row_scales, row_lows, y)
     scales, sums, bias, row_scales, row_lows, y = (builder.inttoptr(each, _FLOAT.as_pointer()) for each in addresses)
-    products = function_of(builder, "llvm.x86.avx2.pmadd.ub.sw", _PAIRS, [_BYTES, _BYTES])
-    add_pairs = function_of(builder, "llvm.x86.avx2.pmadd.wd", _SUMS, [_PAIRS, _PAIRS])
-    ones = ir.Constant(_PAIRS, [1] * 16)
+
+    def add_products(total: Any, inputs: Any, weights: Any) -> Any:
+        if VNNI:
+            four_products = function_of(builder, "llvm.x86.avx512.vpdpbusd.512", _SUMS, [_SUMS] * 3)
+            return builder.call(four_products, [total, inputs, weights])
+        products = function_of(builder, PRODUCTS, _PAIRS, [_BYTES, _BYTES])
+        add_pairs = function_of(builder, ADD_PAIRS, _SUMS, [_PAIRS, _PAIRS])
+        pairs = builder.call(products, [builder.bitcast(each, _BYTES) for each in (inputs, weights)])
+        return builder.add(total, builder.call(add_pairs, [pairs, ir.Constant(_PAIRS, [1] * 2 * VECTOR)]))
+
+    parts = range(0, PANEL, VECTOR)
     before, loop, after = builder.block, builder.append_basic_block("groups"), builder.append_basic_block("done")
     inputs = builder.mul(groups, integer(GROUP))
     rows_at = [place(codes, builder.mul(inputs, integer(row))) for row in range(rows)]
@@ -117,15 +144,16 @@ def _build(
 
     builder.position_at_end(loop)
     group = builder.phi(_I64)
-    totals = [[builder.phi(_SUMS) for _ in range(2)] for _ in range(rows)]
+    totals = [[builder.phi(_SUMS) for _ in parts] for _ in range(rows)]
     line = place(panel, builder.mul(group, integer(PANEL * GROUP)))
-    weights = [load(place(line, integer(32 * half)), _BYTES) for half in range(2)]
+    weights = [load(place(line, integer(GROUP * part)), _SUMS) for part in parts]
     added = []
     for row in range(rows):
         four = load(place(rows_at[row], builder.mul(group, integer(GROUP))), _I32)
-        inputs_of_row = builder.bitcast(everywhere(four, _SUMS), _BYTES)
-        changes = [builder.call(add_pairs, [builder.call(products, [inputs_of_row, each]), ones]) for each in weights]
-        added.append([builder.add(total, change) for total, change in zip(totals[row], changes, strict=True)])
+        inputs_of_row = everywhere(four, _SUMS)
+        added.append(
+            [add_products(total, inputs_of_row, each) for total, each in zip(totals[row], weights, strict=True)]
+        )
     following = builder.add(group, integer(1))
     group.add_incoming(integer(0), before)
     group.add_incoming(following, loop)
@@ -136,19 +164,14 @@ def _build(
     builder.cbranch(builder.icmp_signed("<", following, groups), loop, after)
 
     builder.position_at_end(after)
-    halves = [integer(0), integer(VECTOR)]
-    constants = [[load(place(base, half), _FLOATS) for base in (scales, sums, bias)] for half in halves]
+    constants = [[load(place(base, integer(part)), _FLOATS) for base in (scales, sums, bias)] for part in parts]
     for row, row_added in enumerate(added):
         scale, low = (everywhere(builder.load(place(each, integer(row))), _FLOATS) for each in (row_scales, row_lows))
-        for half, total, (by, sum_, shift) in zip(halves, row_added, constants, strict=True):
+        for part, total, (by, sum_, shift) in zip(parts, row_added, constants, strict=True):
             scaled = builder.fmul(builder.fmul(builder.sitofp(total, _FLOATS), by), scale)
             value = builder.fadd(scaled, builder.fadd(builder.fmul(low, sum_), shift))
-            to = builder.bitcast(place(y, builder.mul(y_step, integer(row)), half), _FLOATS.as_pointer())
+            to = builder.bitcast(place(y, builder.mul(y_step, integer(row)), integer(part)), _FLOATS.as_pointer())
             builder.store(value, to, align=4)
-    return ir.Constant(_I8.as_pointer(), None)  # numba's "nothing"
-
-
-_tile_1, _tile_2, _tile_3, _tile_4, _tile_5, _tile_6 = (_tile(rows) for rows in range(1, TILE_ROWS + 1))
 
 
 @compiled
@@ -166,7 +189,7 @@ def multiply_bytes(
     y_step: int,
     count: int,
 ) -> None:
-    """codes (T, K) times `count` panels (K / 4, 16, 4) -> y (T, 16 count), as addresses (see `few_rows_product.multiply`)."""
+    """codes (T, K) times `count` panels (K / 4, R, 4) -> y (T, R count), as addresses (see `few_rows_product.multiply`)."""
     groups = inputs // GROUP
     tiles = max(1, -(-rows // TILE_ROWS))
     least, more = rows // tiles, rows % tiles
@@ -176,18 +199,7 @@ def multiply_bytes(
         x, to, rs, rl = codes, y + column, row_scales, row_lows
         for tile in range(tiles):
             height = least + 1 if tile < more else least
-            if height == 6:
-                _tile_6(x, panel, s, w, b, rs, rl, to, groups, y_step)
-            elif height == 5:
-                _tile_5(x, panel, s, w, b, rs, rl, to, groups, y_step)
-            elif height == 4:
-                _tile_4(x, panel, s, w, b, rs, rl, to, groups, y_step)
-            elif height == 3:
-                _tile_3(x, panel, s, w, b, rs, rl, to, groups, y_step)
-            elif height == 2:
-                _tile_2(x, panel, s, w, b, rs, rl, to, groups, y_step)
-            elif height == 1:
-                _tile_1(x, panel, s, w, b, rs, rl, to, groups, y_step)
+            _tile(height, x, panel, s, w, b, rs, rl, to, groups, y_step)
             x += height * inputs
             to += height * y_step * 4
             rs += height * 4
