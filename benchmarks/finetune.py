@@ -7,7 +7,8 @@ learning rate, warm-up, decay and threads. The Trainer pads each batch to its lo
 of its own, ours and theirs in turn, seed by seed; the time is that of the training without evaluation. Both results are
 Hugging Face directories, and both are judged by `bertworks`, whose figures equal the reference implementations' by test.
 
-Trainings that are in the JSON file already are not repeated, so the benchmark can be done in pieces.
+Trainings that are in the JSON file already are not repeated, so the benchmark can be done in pieces, and a set at a time on
+different machines: what is held against each other comes from one.
 """
 
 from __future__ import annotations
@@ -259,27 +260,32 @@ def render(report: dict[str, Any]) -> str:
         rows.append([*cells, str(len(both))])
     header = ["", "figure", "ours", "Trainer", "speed against the Trainer", "seconds, ours", "Trainer"]
     header += ["peak MiB, ours", "Trainer", "seeds"]
-    machine = report["machine"]
     limit = f", the first {report['rows']:,} examples of each file" if report["rows"] else ""
     return "\n".join(
         [
             "# Benchmark: fine-tuning MiniLM\n",
-            f"Written by `{report['command']}` on {machine['date'][:10]}; do not edit by hand.\n",
+            f"Written by `{report['command']}` on {report['machine']['date'][:10]}; do not edit by hand.\n",
             (
                 f"Means over the seeds with their range, on each set's development file{limit}. Batches of {BATCH_SIZE}, "
-                f"learning rate {LEARNING_RATE:g}, {WARMUP:.0%} warm-up, linear decay, {machine['threads']} threads of "
-                f"{machine['processor']}; ours and the Trainer in turn. The speed ratio is taken seed by seed. "
-                f"Matrix-multiply rate: {report['matmul'] / 1e9:.0f} GFLOP/s.\n"
+                f"learning rate {LEARNING_RATE:g}, {WARMUP:.0%} warm-up, linear decay; ours and the Trainer in turn. The speed "
+                f"ratio is taken seed by seed. {'; '.join(machines(report))}.\n"
             ),
             table(header, rows) + "\n",
         ]
     )
 
 
-def circumstances(report: dict[str, Any]) -> tuple[Any, ...]:
-    """What must be equal for trainings to stand in one table."""
-    machine = report["machine"]
-    return report["rows"], machine["threads"], machine["processor"], machine["packages"]
+def machines(report: dict[str, Any]) -> list[str]:
+    """What the sets were measured on: the processor, its threads and its matrix-multiply rate."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for run in report["runs"]:
+        found.setdefault((run["on"]["processor"], run["on"]["threads"]), []).append(run)
+    told = []
+    for (processor, threads), runs in found.items():
+        titles = ", ".join(wanted.title for name, wanted in SETS.items() if any(run["set"] == name for run in runs))
+        rate = statistics.median(run["matmul"] for run in runs) / 1e9
+        told.append(f"{titles}: {threads} threads of {processor}, {rate:.0f} GFLOP/s of matrix products")
+    return told
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -294,20 +300,23 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
+    machine = describe_machine(options.threads, ["bertworks", "torch", "transformers", "accelerate"])
     report: dict[str, Any] = {
         "benchmark": "finetune",
         "command": command_line("finetune", arguments),
-        "machine": describe_machine(options.threads, ["bertworks", "torch", "transformers", "accelerate"]),
+        "machine": machine,
         "rows": options.rows,
         "runs": [],
     }
+    chosen = options.sets or list(SETS)
+    here = {name: machine[name] for name in ("threads", "processor", "packages")}
     if options.output.exists():
         before = json.loads(options.output.read_text(encoding="utf-8"))
-        if circumstances(before) == circumstances(report):
-            report["runs"] = before["runs"]
+        kept = before["runs"] if before["rows"] == options.rows else []
+        report["runs"] = [run for run in kept if run["set"] not in chosen or run["on"] == here]
     done = {(run["set"], run["seed"], run["engine"]) for run in report["runs"]}
-    report["matmul"] = matmul_probe(options.threads)(None)
-    for name in options.sets or SETS:
+    rate = matmul_probe(options.threads)(None)
+    for name in chosen:
         for seed in range(options.seeds):
             order = (OURS, THEIRS) if seed % 2 == 0 else (THEIRS, OURS)
             for engine in order:
@@ -315,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     continue
                 result = trained(engine, name, seed, options)
                 say(f"{name}, seed {seed}, {engine}: {result['seconds']:.0f} s, {result['figures']}")
-                report["runs"].append(result)
+                report["runs"].append({**result, "on": here, "matmul": rate})
                 write_json(report, options.output)
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "finetune.md").write_text(render(report), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -295,8 +296,12 @@ def test_finetune(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     page = page_of("finetune", root, capsys)
     assert "| SST-2, 3 epochs | accuracy | 55.0% (50.0%–60.0%) | 55.0% (50.0%–60.0%) | 2.50 (2.50–2.50) |" in page
     count = len(asked)
-    finetune.main([*given, "1", "sst2", "--threads", "2"])  # which are other times
+    capsys.readouterr()
+    finetune.main([*given, "1", "sst2", "--threads", "2"])  # which are other times; the other sets stay as they are
     assert len(asked) == count + 2
+    page = page_of("finetune", root, capsys)
+    assert "| STS-B, 3 epochs |" in page
+    assert re.search("CoNLL-2003, MRPC, .*: 1 threads of .*; SST-2: 2 threads of .*, 100 GFLOP/s", page)
 
 
 def test_both_sides_of_finetune_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

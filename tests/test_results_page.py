@@ -106,11 +106,16 @@ def made_up() -> dict[str, dict[str, Any]]:
     files["equal_time"] |= {"finetune_rates": ["0.001"], "trials": {"8:1e-3": {"judged": judged}}}
     runs = [
         {"set": "sst2", "engine": engine, "seed": seed, "seconds": 10.0 * (2 if engine == finetune.THEIRS else 1)}
-        | {"figures": {"accuracy": 0.9}, "peak_mebibytes": 100.0}
+        | {
+            "figures": {"accuracy": 0.9},
+            "peak_mebibytes": 100.0,
+            "on": {"processor": "abacus", "threads": 2},
+            "matmul": 1e11,
+        }
         for engine in (finetune.OURS, finetune.THEIRS)
         for seed in (0, 1)
     ]
-    files["finetune"] = of("finetune", runs=runs, rows=None, matmul=1e11)
+    files["finetune"] = of("finetune", runs=runs, rows=None)
     files["ladder"] = of("ladder", rows=ladder_rows())
     model = {"model": "2x256", "parameters": 1e6, "tokens": 1e6, "seconds": 60.0, "perplexity": 100.0, "accuracy": 0.2}
     classifier = {"pretraining_seconds": 60.0, "seconds": [60.0], "accuracy": [0.8, 0.81], "baseline": 0.79}
