@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -246,12 +247,31 @@ def test_a_bug_of_ours_is_500_and_the_server_goes_on(
 
     monkeypatch.setattr(model, "embed", sometimes)
     with TestClient(create_app({"tiny": model}), raise_server_exceptions=False) as client:
-        answer = client.post("/embed", json={"texts": ["bug"]})
+        answer = client.post("/embed", json={"texts": ["bug"]}, headers={"X-Request-Id": "seventeen"})
         assert answer.status_code == 500
+        assert answer.headers["X-Request-Id"] == "seventeen"
         assert answer.json() == {"error": "the server failed on this request; its log says why"}
         assert client.post("/embed", json={"texts": ["fine"]}).status_code == 200
         assert 'bertworks_requests_total{route="/embed",status="500"} 1' in client.get("/metrics").text
     assert "the model failed" in caplog.text
+    (line,) = [record for record in caplog.records if record.getMessage() == "a request failed"]
+    assert (vars(line)["id"], vars(line)["path"]) == ("seventeen", "/embed")
+
+
+def test_the_first_texts_may_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny()
+    embed, texts_at_once = model.embed, []
+
+    def slowly(texts: list[str], **options: Any) -> Any:
+        texts_at_once.append(len(texts))
+        time.sleep(0.3)
+        return embed(texts, **options)
+
+    monkeypatch.setattr(model, "embed", slowly)
+    app = create_app({"tiny": model}, ServeSettings(timeout_seconds=0.1))
+    app.state.server.models["tiny"].warm_up()
+    assert texts_at_once[0] > 1
+    assert texts_at_once[1:] == [1]
 
 
 # -- the server itself -------------------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ def serve(
     keys = read_keys(api_keys)
     named = names_of(models or [DEFAULT_MODEL])
     import bertworks
+    from bertworks.infer.few_rows import expect_few_rows
     from bertworks.infer.search import SearchIndex
 
     try:
@@ -156,9 +157,11 @@ def serve(
     )
     bound = bind(host, port)  # before the models are loaded: a taken port is told at once
     prepare(seed=0, threads=threads)
+    compiled = expect_few_rows()
     loaded = {name: bertworks.load(model, device=device, precision=precision) for name, model in named.items()}
     opened = {name: SearchIndex(directory) for name, directory in names_of(indexes or []).items()}
     app = create_app(loaded, settings, indexes=opened)
+    compiled()
     for served in app.state.server.models.values():
         served.warm_up()
     if not is_loopback(host) and not keys:

@@ -142,22 +142,23 @@ class Engine:
         with self._ready:
             return sum(job.open_tokens for job in self._waiting)
 
-    async def submit(self, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> Job:
+    async def submit(self, work: Work, items: Sequence[Any], sizes: Sequence[int], *, in_time: bool = True) -> Job:
         """One result per item, once they are there. Refuses at once (429, 503) what cannot be done soon.
 
-        Cancelling it takes the request out of the queue.
+        Cancelling it takes the request out of the queue. `in_time`: it is given up after `timeout_seconds`.
         """
         loop = asyncio.get_running_loop()
         job = Job(work, items, sizes, loop.create_future(), time.monotonic())
         if not items:
             return job
         self._admit(job)
-        timer = loop.call_later(self.settings.timeout_seconds, self._expire, job)
+        timer = loop.call_later(self.settings.timeout_seconds, self._expire, job) if in_time else None
         try:
             await job.future
             return job
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             if not job.over:  # the client has left
                 self._drop(job)
                 self.metrics.dropped.add(model=self.name)

@@ -70,6 +70,12 @@ STATUSES = {
     503: "The server is stopping, or the request was not done in time.",
 }
 WITH_KEYS = {401: "The API key is missing or wrong."}
+ANYWHERE = {
+    400: "The server does not answer under this name.",
+    500: STATUSES[500],
+    503: "There are too many connections; `Retry-After` says when to try again.",
+}
+"""What a request without a body may be told."""
 
 
 def create_app(
@@ -121,6 +127,7 @@ def create_app(
 
 def _add_routes(app: FastAPI, settings: ServeSettings) -> None:
     with_keys = WITH_KEYS if settings.api_keys else {}
+    told = {**ANYWHERE, **with_keys}
     for route in POSTED:
         form = schemas.OpenAIProblem if route.path.startswith("/v1/") else schemas.Problem
         app.add_api_route(
@@ -131,34 +138,41 @@ def _add_routes(app: FastAPI, settings: ServeSettings) -> None:
             responses=_described({**STATUSES, **with_keys}, form),
         )
     app.add_api_route(
-        "/models", about.models, response_model=schemas.ModelsAnswer, responses=_described(with_keys, schemas.Problem)
+        "/models", about.models, response_model=schemas.ModelsAnswer, responses=_described(told, schemas.Problem)
     )
     app.add_api_route(
         "/v1/models",
         about.openai_models,
         response_model=schemas.ListedModels,
-        responses=_described(with_keys, schemas.OpenAIProblem),
+        responses=_described(told, schemas.OpenAIProblem),
     )
-    stopping = _described({503: "The server is stopping."}, schemas.HealthAnswer)
     app.add_api_route(
         "/v1/models/{name:path}",
         about.openai_model,
         response_model=schemas.ListedModel,
-        responses=_described({404: STATUSES[404], **with_keys}, schemas.OpenAIProblem),
+        responses=_described({404: STATUSES[404], **told}, schemas.OpenAIProblem),
     )
-    app.add_api_route("/health", about.health, response_model=schemas.HealthAnswer, responses=stopping)
+    unwell = _described(
+        {503: "The server is stopping, or has too many connections."}, schemas.HealthAnswer | schemas.Problem
+    )
+    app.add_api_route(
+        "/health",
+        about.health,
+        response_model=schemas.HealthAnswer,
+        responses={**_described(ANYWHERE, schemas.Problem), **unwell},
+    )
     app.add_api_route("/health", about.health, methods=["HEAD"], include_in_schema=False)
     app.add_api_route(
         "/metrics",
         about.metrics,
         response_class=PlainTextResponse,
-        responses=_described(with_keys, schemas.Problem),
+        responses=_described(told, schemas.Problem),
     )
     for path in ("/", "/docs"):
         app.add_api_route(path, docs, include_in_schema=False)
 
 
-def _described(statuses: Mapping[int, str], form: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+def _described(statuses: Mapping[int, str], form: Any) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": sentence, "model": form} for status, sentence in statuses.items()}
 
 

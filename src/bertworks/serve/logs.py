@@ -21,6 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bertworks.serve.answers import CLIENT_LEFT, ServerState
+from bertworks.serve.problems import our_fault
 
 log = logging.getLogger("bertworks.serve.requests")
 
@@ -85,9 +86,11 @@ class Observer:
         except TimeoutError:
             log.warning("the client does not take its answer", extra={"id": identity})
             raise
-        except Exception:
-            status = 500  # which is answered outside of this
-            raise
+        except Exception as error:
+            answer = our_fault(error, scope["path"], id=identity)
+            if status != CLIENT_LEFT:  # another one has begun, and cannot be taken back
+                raise
+            await answer(scope, receive, watched)
         finally:
             seconds = time.monotonic() - started
             route = getattr(scope.get("route"), "path", "other")

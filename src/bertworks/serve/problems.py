@@ -13,8 +13,8 @@ instead of 422:
                                       415  not said to be JSON         503  stopping, or too late
 
 `add_problem_handlers` gives any FastAPI application these answers; a `BertworksError` is the client's to mend (422), and a
-`RequestError` names its own status. What is not an error of ours is a bug: the client gets a sentence without details, the
-log gets the traceback.
+`RequestError` names its own status. What is not an error of ours is a bug: the client gets a sentence without details
+(`our_fault`), the log gets the traceback.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(BertworksError, _user_error)
     app.add_exception_handler(RequestValidationError, _wrong_body)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _our_fault)
+    app.add_exception_handler(Exception, _any_error)
 
 
 async def _user_error(request: Request, error: Exception) -> Response:
@@ -100,9 +100,15 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return problem(error.status_code, sentence, path=path, headers=error.headers)
 
 
-async def _our_fault(request: Request, error: Exception) -> Response:
-    log.error("a request failed", exc_info=error, extra={"path": request.url.path})
-    return problem(500, "the server failed on this request; its log says why", path=request.url.path)
+async def _any_error(request: Request, error: Exception) -> Response:
+    """In an application without an `Observer`, which would have answered before."""
+    return our_fault(error, request.url.path)
+
+
+def our_fault(error: Exception, path: str, **facts: Any) -> JSONResponse:
+    """The answer where the server itself is wrong; the log gets the traceback, with the facts by which it is found."""
+    log.error("a request failed", exc_info=error, extra={"path": path, **facts})
+    return problem(500, "the server failed on this request; its log says why", path=path)
 
 
 def sentence_of(problems: Sequence[Mapping[str, Any]]) -> str:

@@ -18,7 +18,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from bertworks.errors import UsageError
-from bertworks.infer.few_rows import expect_few_rows
 from bertworks.serve.answers import ServerState
 from bertworks.serve.connections import protocol_for
 
@@ -93,7 +92,6 @@ def server_for(app: FastAPI) -> PoliteServer:
 
 def run(app: FastAPI, bound: socket.socket, *, on_ready: Callable[[str], None] | None = None) -> None:
     """Serve until a signal says to stop."""
-    expect_few_rows()
     if on_ready is not None:
         bound.listen(BACKLOG)  # whoever connects from now on is answered
         on_ready(address_of(bound))

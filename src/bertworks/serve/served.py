@@ -75,12 +75,13 @@ class Served:
             )
 
     def warm_up(self) -> None:
-        """Compute a full batch in the model's own thread: no client waits for what the first time takes, and memory is
-        from the start what it will be."""
+        """Compute a full batch and a lone text in the model's own thread, however long it takes: no client waits for what
+        the first time takes, and memory is from the start what it will be."""
         if self.has_vectors:
             tokens = estimated_tokens(FIRST_TEXT)
-            count = max(1, self.engine.settings.batch_tokens // tokens)
-            asyncio.run(self.engine.submit(self.embedding(), [FIRST_TEXT] * count, [tokens] * count))
+            for count in (max(1, self.engine.settings.batch_tokens // tokens), 1):
+                texts = [FIRST_TEXT] * count
+                asyncio.run(self.engine.submit(self.embedding(), texts, [tokens] * count, in_time=False))
 
     def about(self) -> dict[str, Any]:
         """What a client may want to know."""
