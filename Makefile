@@ -58,7 +58,7 @@ types: $(VENV)/dev.stamp  ## types
 	$(BIN)/mypy
 
 bench: $(VENV)/bench.stamp  ## speed against the peers; writes benchmarks/results and docs/benchmarks
-	for name in embed tokenize train_tokenizer corpus pretrain vectors; do $(BIN)/python -m benchmarks.$$name --write-docs || exit 1; done
+	for name in embed serve tokenize train_tokenizer corpus pretrain vectors; do $(BIN)/python -m benchmarks.$$name --write-docs || exit 1; done
 
 results: $(VENV)/dev.stamp  ## write docs/results.md and its plots from the files in benchmarks/results
 	$(BIN)/python -m benchmarks.results_page

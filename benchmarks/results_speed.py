@@ -41,12 +41,10 @@ def workloads(page: Page, name: str, report: dict[str, Any]) -> list[str]:
     """A row per workload and engine, and a plot of the ratios against the slower engines."""
     rows, drawn = [], []
     for work in report["workloads"].values():
-        rates = {engine: row["per_second"] for engine, row in work["engines"].items() if "error" not in row}
-        peers = {engine: rate["median"] for engine, rate in rates.items() if not engine.startswith(OURS)}
-        best = max(peers.values(), default=None)
         for engine, row in work["engines"].items():
             if "error" in row:
                 continue
+            best = max((peer["per_second"]["median"] for peer in peers_of(engine, work["engines"])), default=None)
             share = row.get("matmul_share", {}).get("median") if work.get("flops") else None
             ratio = "" if best is None else f"{row['per_second']['median'] / best:.2f}"
             cells = [work["title"], engine, f"{spread(row['per_second'], 1)} {work['unit']}/s", ratio]
@@ -65,6 +63,18 @@ def workloads(page: Page, name: str, report: dict[str, Any]) -> list[str]:
     if report.get("startup"):
         parts += embedded(startup_section(report["startup"]))
     return parts
+
+
+def peers_of(engine: str, engines: dict[str, Any]) -> list[dict[str, Any]]:
+    """What an engine is held against: peers of its own precision and, in int8, those that keep the quality."""
+    return [
+        row
+        for name, row in engines.items()
+        if "error" not in row
+        and not name.startswith(OURS)
+        and ("int8" in name) == ("int8" in engine)
+        and ("int8" not in name or row.get("passes_gate", True))
+    ]
 
 
 def building(page: Page, report: dict[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import bertworks
 from bertworks.infer import few_rows
-from bertworks.infer.few_rows import FEW_ROWS, FewRowsLinear, FewRowsTransformer, quicken_few_rows
+from bertworks.infer.few_rows import FEW_ROWS, FewRowsLinear, FewRowsTransformer, quicken_few_rows, settle_few_rows
 from bertworks.infer.quantize import Switch, quantize
 from bertworks.models.config import EmbeddingConfig, LayerConfig, ModelConfig, PositionConfig, TransformerConfig
 from bertworks.models.model import Model
@@ -30,6 +30,8 @@ from bertworks.nn.packed import Layout, Packed
 
 HIDDEN, HEADS, INNER = 64, 2, 96
 LONGEST = max(FEW_ROWS, 130)
+
+WAY = few_rows._Loader.way
 
 compiled_here = pytest.mark.usefixtures("compiled_way")
 
@@ -44,7 +46,8 @@ def compiled_way() -> None:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """From the first product on, not from the two hundredth and in the background."""
     monkeypatch.delenv(few_rows.SWITCH)
-    monkeypatch.setattr(few_rows._Loader, "way", lambda self, products: few_rows.compiled())
+    monkeypatch.setattr(few_rows._loader, "left_out", False)
+    monkeypatch.setattr(few_rows._Loader, "way", lambda self, products: None if self.left_out else few_rows.compiled())
     cached = few_rows.compiled
     cached.cache_clear()
     yield
@@ -438,6 +441,34 @@ def test_narrow_vectors_on_a_processor_with_wide_ones() -> None:
     assert "skipped" not in found.stdout
 
 
+@compiled_here
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_minilm_keeps_its_quality(precision: str, minilm_directory: Path, shared_data: Path, runs: list[int]) -> None:
+    lines = (shared_data / "sst2" / "dev.tsv").read_text(encoding="utf-8").splitlines()
+    texts = sorted((line.split("\t")[0] for line in lines), key=len)[:150]  # short ones suffer most
+    few_rows._loader.left_out = True
+    wanted = bertworks.load(minilm_directory).embed(texts)
+    assert runs == []
+    few_rows._loader.left_out = False
+    found = bertworks.load(minilm_directory, precision=precision, batch_tokens=FEW_ROWS).embed(texts)
+    assert runs
+    cosines = (wanted * found).sum(axis=1)
+    assert cosines.min() > (0.98 if precision == "int8" else 0.999999)
+    assert cosines.mean() > (0.995 if precision == "int8" else 0.999999)
+
+
+def test_the_way_is_settled_by_the_size_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = few_rows._Loader()
+    monkeypatch.setattr(few_rows, "_loader", loader)
+    monkeypatch.setattr(few_rows._Loader, "way", WAY)
+    for num_bytes in (None, few_rows.WORTH_BYTES - 1):
+        settle_few_rows(num_bytes)
+        assert loader.way(10 * few_rows.PATIENCE) is None
+        assert loader._thread is None  # and it will not change later
+    settle_few_rows(few_rows.WORTH_BYTES)
+    assert loader.way(1) is few_rows.compiled()
+
+
 def test_dropout_in_training_is_not_left_out() -> None:
     model, tokens = quick(stack(hidden_dropout_prob=0.5)).train(), batch(7)
     with torch.no_grad():
@@ -478,6 +509,7 @@ def test_the_compiler_is_left_alone_at_first(minilm_directory: Path, monkeypatch
 def test_it_is_loaded_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.delenv(few_rows.SWITCH)
+    monkeypatch.setattr(few_rows._loader, "left_out", False)
     loader = few_rows._Loader()
     assert loader.way(few_rows.PATIENCE - 1) is None
     assert loader._thread is None

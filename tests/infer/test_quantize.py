@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -255,6 +256,9 @@ def test_what_is_too_much() -> None:
     turned = Loss(rows=3, metric=None, fp32=None, int8=None, worst_cosine=0.97)
     assert turned.problem(0.5, 0.96) is None
     assert "cosine of 0.9700" in str(turned.problem(0.5, 0.98))
+    broken = Loss(rows=3, metric="f1", fp32=0.9, int8=math.nan, worst_cosine=None)
+    assert "int8 costs nan points" in str(broken.problem(0.5, 0.98))
+    assert Loss(rows=3, metric=None, fp32=None, int8=None, worst_cosine=math.nan).problem(0.5, 0.98) is not None
 
 
 def test_no_rows(classifier: Path) -> None:

@@ -252,9 +252,20 @@ def test_build_stop_continue_query(
     assert main(command) == 130
     assert main(["search", "query", str(index), "sea"]) == 2
     monkeypatch.setattr(SearchBuild, "append", appended)
-    assert main(command) == 0
+    measured = search_build.measured_recall
+
+    def stop_late(graph: Any, vectors: Any) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_build, "measured_recall", stop_late)  # when everything is embedded
+    assert main(command) == 130
     said = capsys.readouterr()
     assert "continuing after the 16 texts" in said.err
+    assert f"the {len(TEXTS)} finished rows are kept" in said.err
+    monkeypatch.setattr(search_build, "measured_recall", measured)
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert f"continuing after the {len(TEXTS)} texts" in said.err
     facts = json.loads(said.out.splitlines()[-1])
     assert (facts["rows"], facts["index"]) == (len(TEXTS), "usearch")
     assert facts["recall"] > 0.9

@@ -144,6 +144,9 @@ def test_errors_are_ours(cluster: None, model: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"One.\n\xff\n")
     with pytest.raises(DataError, match=r"bad.txt:2: is not valid utf-8"):
         list(bertworks.ray.embed_file(tmp_path / "bad.txt", model=model))
+    (tmp_path / "good.txt").write_text("One.\n")
+    with pytest.raises(BertworksError, match="'lst'"):  # found out by a worker
+        list(bertworks.ray.embed_file(tmp_path / "good.txt", model=model, layers="lst"))
     with pytest.raises(UsageError, match="standard input"):
         list(bertworks.ray.embed_file("-", model=model))
     with pytest.raises(UsageError, match="workers is 0"):

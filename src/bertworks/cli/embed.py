@@ -155,7 +155,8 @@ def embed(
                         threads=threads or 1,
                     )
                 else:
-                    embedder = _Embedder(model, device, precision, batch_tokens, layers, pooling, normalize)
+                    options = (model, device, precision, batch_tokens, layers, pooling, normalize)
+                    embedder = _Embedder(*options, num_bytes=reader.total_bytes)
                 started = time.monotonic()
                 with Progress("embedding", reader.total_bytes, finished_rows=result.rows, quiet=quiet) as progress:
                     for texts in itertools.chain([first] if first else [], chunks):
@@ -181,9 +182,13 @@ class _Embedder:
         layers: str,
         pooling: str | None,
         normalize: bool | None,
+        *,
+        num_bytes: int | None,
     ) -> None:
         import bertworks
+        from bertworks.infer.few_rows import settle_few_rows
 
+        settle_few_rows(num_bytes)
         self.model = bertworks.load(model, device=device, precision=precision, batch_tokens=batch_tokens)
         self.layers, self.pooling, self.normalize = layers, pooling, normalize
 

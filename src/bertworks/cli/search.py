@@ -167,8 +167,10 @@ def _embed(
 ) -> None:
     """Embed what is not embedded yet. Chunks are the same in every run, so whole ones are passed over."""
     import bertworks
+    from bertworks.infer.few_rows import settle_few_rows
 
     prepare(seed=0, threads=threads)
+    settle_few_rows(reader.total_bytes)
     loaded = bertworks.load(model, device=device, precision=precision)
     done = result.rows
     with Progress("embedding", reader.total_bytes, finished_rows=done, quiet=quiet) as progress:

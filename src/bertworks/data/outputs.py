@@ -78,6 +78,11 @@ class ResumableOutput:
 
     def finish(self) -> None:
         """Join the chunks to the final file, put it in its place and remove the parts."""
+        self.join()
+        self.discard()
+
+    def join(self) -> None:
+        """Join the chunks to the final file and put it in its place; the parts stay, for whoever has more to do with it."""
         chunks = [self.part / entry["file"] for entry in self._unfinished.entries]
         if not chunks:
             raise OutputError(f"there is nothing to write to {self.path}")
@@ -86,6 +91,9 @@ class ResumableOutput:
                 self._writer.join(chunks, temporary)
             (self.part / JOINED).replace(self.path)
             sync_directory(self.path.parent)
+
+    def discard(self) -> None:
+        """Remove the parts: nobody will need them again."""
         self._unfinished.discard()
 
     def close(self) -> None:

@@ -6,8 +6,9 @@ of them. So a loaded model on a CPU has a second way for small batches: compiled
 encoder like BERT's, compiled layers (`few_rows_block`): half the time for one sentence of MiniLM, two thirds for eight.
 
 The compiler takes half a second to load (on a new machine it also compiles, for some seconds, and keeps the result on disk).
-Whoever embeds one sentence and stops, or whole files, need not wait for that: loading begins in the background with the ninth
-sentence or so, and the second way is taken once it is there. The copy of the weights that it needs is made then too.
+Whoever embeds one sentence and stops need not wait for that: loading begins in the background with the ninth sentence or so,
+and the second way is taken once it is there. The copy of the weights that it needs is made then too. A job whose results must
+be the same to the last bit, wherever and whenever it is done, settles the way before its first text (`settle_few_rows`).
 
 Legend: T rows, K inputs, O outputs.
 """
@@ -18,7 +19,7 @@ import atexit
 import ctypes
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -41,6 +42,8 @@ FEW_ROWS = {"AVX2": 1024, "AVX512": 512}.get(torch.backends.cpu.get_cpu_capabili
 """Up to so many rows the compiled way is the quicker one. Measured with the sizes of MiniLM; 0: not measured (ARM)."""
 PATIENCE = 200
 """So many small products are left to PyTorch before the compiler is loaded: eight sentences of MiniLM."""
+WORTH_BYTES = 2**20
+"""From so many bytes of text on, a job is worth waiting for the compiler."""
 SWITCH = "BERTWORKS_FEW_ROWS"
 """The environment variable that leaves the second way out where it is 0."""
 LINE = 64
@@ -139,9 +142,12 @@ class _Loader:
         self._lock = Lock()
         self._thread: Thread | None = None
         self._way: Compiled | None = None
+        self.left_out = False
 
     def way(self, products: int) -> Compiled | None:
         """What has been loaded so far."""
+        if self.left_out:
+            return None
         if self._thread is None:
             self._products += products
             if self._products >= PATIENCE:
@@ -156,6 +162,12 @@ class _Loader:
                 self._thread.start()
                 atexit.register(self._thread.join)  # a compiler that the process ends under may crash
 
+    def wait(self) -> None:
+        """Until it is there."""
+        self.begin()
+        assert self._thread is not None
+        self._thread.join()
+
     def _load(self) -> None:
         self._way = compiled()
 
@@ -163,9 +175,20 @@ class _Loader:
 _loader = _Loader()
 
 
-def expect_few_rows() -> None:
-    """Begin to load the second way now: for a server, which will read one text after the other."""
+def expect_few_rows() -> Callable[[], None]:
+    """Begin to load the second way now, for a server, which will read one text after the other; the result waits for it."""
     _loader.begin()
+    return _loader.wait
+
+
+def settle_few_rows(num_bytes: int | None) -> None:
+    """Decide for the whole process, by the size of a job alone: the second way from the first text on, or not at all.
+
+    num_bytes: of the texts; None where nobody knows
+    """
+    _loader.left_out = num_bytes is None or num_bytes < WORTH_BYTES
+    if not _loader.left_out:
+        _loader.wait()
 
 
 class FewRowsLinear(nn.Linear):
@@ -419,7 +442,8 @@ def _is_plain_block(block: Any) -> bool:
 def quicken_few_rows(model: Model) -> None:
     """Give a model's linear layers, and its stack where it is a plain encoder, their second way, in place.
 
-    Parameters that were made in inference mode do not tell when they are changed, and keep PyTorch's way.
+    Parameters that were made in inference mode do not tell when they are changed, and keep PyTorch's way. Nor is it noticed
+    where `parameter.data` is changed in place; change the parameter itself, under `torch.no_grad()`.
     """
     if any(parameter.is_inference() for parameter in model.body.parameters()):
         return

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 
 class LoadedModel:
-    """A model, its tokenizer and its settings. Nothing it does depends on what else is in a batch."""
+    """A model, its tokenizer and its settings.
+
+    Nothing it does depends on what else is in a batch, but for the last digits: small batches go another way (`few_rows`).
+    """
 
     precision: str = "fp32"
 

@@ -66,10 +66,10 @@ class Loss:
 
     def problem(self, max_drop: float, min_cosine: float) -> str | None:
         """What is too much, in one clause; None where nothing is."""
-        if self.fp32 is not None and self.int8 is not None and self.drop > max_drop:
+        if self.fp32 is not None and self.int8 is not None and not self.drop <= max_drop:  # nor NaN
             figures = f"{100 * self.fp32:.2f} -> {100 * self.int8:.2f}"
             return f"int8 costs {self.drop:.2f} points of {self.metric} ({figures}), more than --max-drop {max_drop:g}"
-        if self.worst_cosine is not None and self.worst_cosine < min_cosine:
+        if self.worst_cosine is not None and not self.worst_cosine >= min_cosine:
             return (
                 f"int8 turns a vector to a cosine of {self.worst_cosine:.4f} to the one in fp32, "
                 f"less than --min-cosine {min_cosine:g}"

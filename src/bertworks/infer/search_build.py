@@ -1,7 +1,7 @@
 """Building a search index: texts and vectors, chunk by chunk, into files; then a graph, where they are many.
 
-A build can be stopped at any moment: chunks that are embedded stay (`data.outputs`), and the same build continues after
-them. `search.json` is written last: a directory without it is no index.
+A build can be stopped at any moment: chunks that are embedded stay (`data.outputs`) until the index is whole, and the same
+build continues after them. `search.json` is written last: a directory without it is no index.
 """
 
 from __future__ import annotations
@@ -75,11 +75,12 @@ class SearchBuild:
         if not self.rows:
             raise DataError("there are no texts to search in")
         rows, width = self.rows, self.output.width
-        self.output.finish()
+        self.output.join()
         embedded = self.directory / EMBEDDED
         with writing(self.directory):
             (self.directory / MANIFEST).unlink(missing_ok=True)  # until everything is whole again
             _split(embedded, self.directory, rows, width)
+            embedded.unlink()
             vectors = np.load(self.directory / VECTORS, mmap_mode="r")
             graph_path = self.directory / GRAPH
             graph_path.unlink(missing_ok=True)
@@ -99,7 +100,7 @@ class SearchBuild:
                 model=self.model, rows=rows, width=width, index="usearch" if by_graph else "exact", recall=found
             )
             write_json(self.directory / MANIFEST, facts.as_json())
-            embedded.unlink()
+        self.output.discard()
         return SearchIndex(self.directory)
 
     def __enter__(self) -> SearchBuild:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from bertworks.data.source import STANDARD_INPUT
 from bertworks.errors import BertworksError, UsageError
 from bertworks.ray.cluster import connect, in_order, unless_error
 from bertworks.ray.operators import load_model, model_path, worker_options
+
+if TYPE_CHECKING:
+    from bertworks.infer.loaded import LoadedModel
 
 ONE_ROW = 1
 """In bytes, the size beyond which a block is split: every chunk becomes a block of its own, which any worker can take."""
@@ -82,6 +85,7 @@ def embed_file(
         "batch_tokens": batch_tokens,
         "threads": threads,
         "device": device,
+        "num_bytes": Path(path).stat().st_size if Path(path).exists() else None,
     }
     warnings.filterwarnings("ignore", "The minimum number of concurrent actors")  # a short file keeps one of them busy
     with in_order(block_bytes=ONE_ROW):
@@ -124,21 +128,31 @@ class ChunkWorker:
     """Holds a model; called with a chunk, gives its vectors."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        from bertworks.infer.few_rows import settle_few_rows
+
+        settle_few_rows(settings["num_bytes"])  # as a run without Ray does: results are equal to the last bit
         self.settings = settings
-        self.model = load_model(settings)
+        self.model: LoadedModel | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A mistake of the user's comes back as a row, since an error here would be Ray's, with a traceback."""
+        try:
+            if not batch["error"][0]:
+                return {**batch, **self._embed([str(text) for text in batch["texts"][0]])}
+        except BertworksError as error:
+            batch = {**batch, "error": [str(error)]}
+        return {**batch, "vectors": [b""], "windowed": [0]}
+
+    def _embed(self, texts: list[str]) -> dict[str, Any]:
         from bertworks.infer.embed import EmbedReport
 
-        (texts,) = batch["texts"]
-        if batch["error"][0]:
-            return {**batch, "vectors": [b""], "windowed": [0]}
+        self.model = self.model or load_model(self.settings)
         report = EmbedReport()
         vectors = self.model.embed(
-            [str(text) for text in texts],
+            texts,
             layers=self.settings["layers"],
             pooling=self.settings["pooling"],
             normalize=self.settings["normalize"],
             report=report,
         )
-        return {**batch, "vectors": [vectors.astype("<f4").tobytes()], "windowed": [report.windowed]}
+        return {"vectors": [vectors.astype("<f4").tobytes()], "windowed": [report.windowed]}
