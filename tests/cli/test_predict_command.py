@@ -246,7 +246,13 @@ def test_evaluate_tells_the_place_of_an_unknown_label(
 ) -> None:
     labelled.write_text(labelled.read_text(encoding="utf-8") + "a goose\tmaybe\n", encoding="utf-8")
     assert main(["evaluate", str(classifier), "--data", str(labelled)]) == 2
-    assert "dev.tsv:6: unknown label 'maybe'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "dev.tsv:6: unknown label 'maybe'" in said
+    assert "--skip-bad-rows leaves out what cannot be used" in said
+    assert main(["evaluate", str(classifier), "--data", str(labelled), "--skip-bad-rows", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["examples"] == {"test": 4, "skipped": 1}
+    assert "1 examples left out, the first:" in said.err
 
 
 def test_evaluate_needs_a_fine_tuned_model(labelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

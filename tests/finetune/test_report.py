@@ -233,6 +233,10 @@ def test_warnings() -> None:
     assert "no better" in model_card(replace(found, baseline={"tfidf": {"accuracy": 0.75}}))
     assert warning(replace(found, baseline={"majority": {"accuracy": 0.1}})) is None
     assert warning(replace(found, baseline={})) is None
+    runs = [SeedRun(seed=seed, figures={"accuracy": value}) for seed, value in enumerate((0.7, 0.8))]
+    assert "what the seed alone changes" in str(
+        warning(replace(found, runs=runs, baseline={"majority": {"accuracy": 0.72}}))
+    )
 
 
 def test_many_labels_have_a_small_map_or_none() -> None:

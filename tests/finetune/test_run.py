@@ -393,6 +393,15 @@ def test_bad_input_is_told_before_any_work(files: Files, tmp_path: Path) -> None
         assert not output.exists(), changes
 
 
+def test_unknown_labels_can_be_left_out(files: Files, tmp_path: Path) -> None:
+    unknown = write_csv(tmp_path / "unknown.csv", [("the mill runs", "quick"), ("the river", "sleepy")])
+    events = run(files, tmp_path / "run", "train.epochs=1", "data.skip_bad_rows=true", dev=unknown, test=unknown)
+    told = [sentence for event in events if isinstance(event, Understood) for sentence in event.sentences]
+    assert any("1 development examples left out, the first: " in sentence and "sleepy" in sentence for sentence in told)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    assert metrics["examples"]["dev"] == 1
+
+
 def test_the_output_is_never_overwritten_silently(files: Files, tmp_path: Path) -> None:
     output = tmp_path / "run"
     run(files, output, "train.epochs=1")

@@ -386,10 +386,11 @@ def read_squad(path: Path) -> list[QuestionExample]:
     ]
 
 
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("file", ["dev-v1.1-24articles.json", "dev-v2.0-17articles.json"])
-def test_squad(shared_data: Path, minilm_directory: Path, file: str) -> None:
+def test_squad(shared_data: Path, minilm_directory: Path, file: str, every: int) -> None:
     """A model that knows the answer gives it, as far as tokens can say it; one that guesses gives parts of the context."""
-    examples = read_squad(shared_data / "squad" / file)[::23]
+    examples = read_squad(shared_data / "squad" / file)[::every]
     task = for_examples("qa", examples, overlap=32)
     tokenizer = Tokenizer.from_directory(minilm_directory)
     units = task.encode(examples, tokenizer, window=128, training=True)

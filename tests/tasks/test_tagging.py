@@ -303,15 +303,14 @@ def test_conll(shared_data: Path, minilm_directory: Path) -> None:
     task = for_examples("tag", examples)
     assert task.scheme == "iob1"
     assert len(task.labels) == 9
-    some = examples[:400]
-    units = task.encode(some, Tokenizer.from_directory(minilm_directory), window=64, training=True)
+    units = task.encode(examples, Tokenizer.from_directory(minilm_directory), window=64, training=True)
     perfect = [np.eye(9, dtype=np.float32)[units.arrays["targets"]]]
     outputs = np.split(perfect[0], units.arrays["bounds"][1:-1])
-    predictions = task.decode(some, units, outputs, {})
-    assert task.measure(some, predictions)["f1"] == 1.0
-    truth = [list(example.tags or ()) for example in some]
+    predictions = task.decode(examples, units, outputs, {})
+    assert task.measure(examples, predictions)["f1"] == 1.0
+    truth = [list(example.tags or ()) for example in examples]
     assert seqeval.f1_score(truth, [list(prediction.tags) for prediction in predictions]) == 1.0
-    for example, prediction in zip(some, predictions, strict=True):
+    for example, prediction in zip(examples, predictions, strict=True):
         text = " ".join(example.words)
         assert all(text[span.start : span.end] == span.text for span in prediction.spans)
 

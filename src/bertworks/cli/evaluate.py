@@ -102,22 +102,25 @@ def evaluate(
     found = read(data, predictor.task.name, options)
     for sentence in found.understood:
         print_note(sentence, quiet=quiet)
+    examples, errors = predictor.usable(found.examples, skip=skip_bad_rows)
+    if errors:
+        print_note(f"{data}: {len(errors):,} examples left out, the first: {errors[0]}", quiet=quiet)
     started = time.monotonic()
     with StageProgress(quiet=quiet) as progress:
         evaluated = predictor.evaluate(
-            found.examples,
+            examples,
             progress=lambda done, total: progress.update("evaluating", done / total, f"{done:,} of {total:,}"),
         )
     seconds = time.monotonic() - started
     if predictions is not None:
-        _write(predictions, found.examples, evaluated.predictions)
+        _write(predictions, examples, evaluated.predictions)
     result = {
         "task": predictor.task.name,
         "metric": predictor.task.metric,
         "metrics": evaluated.figures,
         "seeds": _seeds(model),
         "data": data,
-        "examples": {"test": len(found.examples), "skipped": found.skipped},
+        "examples": {"test": len(examples), "skipped": found.skipped + len(errors)},
         "model": model,
         "decision": dict(evaluated.decision),
         "seconds": round(seconds, 3),
@@ -125,7 +128,7 @@ def evaluate(
     if json:
         print_json(result)
     else:
-        _tell(result, found=len(found.examples), seconds=seconds)
+        _tell(result, found=len(examples), seconds=seconds)
 
 
 def _tell(result: Mapping[str, Any], *, found: int, seconds: float) -> None:

@@ -359,20 +359,5 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
     if result.test:
         print_result(f"test: {in_words(result.test, result.test_spread)}")
     print_result(f"report: {result.directory / 'report.html'}")
-    if not quiet:
-        _tell_doubts(result)
-
-
-def _tell_doubts(result: Finished) -> None:
-    """A word where a simple model does as well."""
-    from bertworks.finetune.baseline import TITLES
-    from bertworks.train.figures import shown, words
-
-    value = result.figures.get(result.metric)
-    rivals = {name: figures[result.metric] for name, figures in result.baseline.items() if result.metric in figures}
-    if value is None or not rivals:
-        return
-    name = max(rivals, key=lambda each: rivals[each])
-    if value <= rivals[name] + result.spread.get(result.metric, 0.0):
-        rival = f"{TITLES.get(name, name)} ({words(result.metric)} {shown(result.metric, rivals[name])})"
-        print_note(f"not clearly better than {rival}: try more epochs, more data, or another model")
+    if result.doubt is not None:
+        print_note(result.doubt, quiet=quiet)

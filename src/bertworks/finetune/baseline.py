@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bertworks.data.labelled.examples import (
@@ -34,6 +34,7 @@ from bertworks.data.labelled.examples import (
 from bertworks.tasks.answers import Answering
 from bertworks.tasks.base import Task
 from bertworks.tasks.classification import Classification
+from bertworks.tasks.metrics.calibration import fit_thresholds
 from bertworks.tasks.predictions import (
     AnswerPrediction,
     ChoicePrediction,
@@ -158,7 +159,8 @@ def _labels_tfidf(
             else:
                 model = LogisticRegression(C=10.0, max_iter=200).fit(own, truth)
                 shares[:, column] = model.predict_proba(other)[:, 1]
-        return _label_predictions(task, shares)
+        there = np.array([[label in _names(example) for label in task.labels] for example in dev])
+        return _label_predictions(task, shares, fit_thresholds(shares, there))  # as the model's own are
     numbers = {label: number for number, label in enumerate(task.labels)}
     targets = np.array([numbers[_names(example)[0]] for example in train])
     if len(np.unique(targets)) < 2:  # a sample may have lost the rare labels
@@ -168,12 +170,15 @@ def _labels_tfidf(
     return _label_predictions(task, shares)
 
 
-def _label_predictions(task: Classification, shares: NDArray[np.float64]) -> list[LabelPrediction]:
+def _label_predictions(
+    task: Classification, shares: NDArray[np.float64], thresholds: ArrayLike = 0.5
+) -> list[LabelPrediction]:
     predictions = []
-    for row in shares.tolist():
+    chosen = shares >= np.asarray(thresholds)  # (N, C), of several labels
+    for row, own in zip(shares.tolist(), chosen.tolist(), strict=True):
         label: str | tuple[str, ...] = task.labels[int(np.argmax(row))]
         if task.multi_label:
-            label = tuple(name for name, share in zip(task.labels, row, strict=True) if share >= 0.5)
+            label = tuple(name for name, there in zip(task.labels, own, strict=True) if there)
         predictions.append(LabelPrediction(label, dict(zip(task.labels, row, strict=True))))
     return predictions
 

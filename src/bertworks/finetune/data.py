@@ -15,7 +15,7 @@ from typing import Any
 from bertworks.data.labelled.examples import Example, SimilarityExample
 from bertworks.data.labelled.options import LabelledData
 from bertworks.data.labelled.read import read
-from bertworks.data.labelled.split import split, ungrouped
+from bertworks.data.labelled.split import split
 from bertworks.errors import DataError, UsageError
 from bertworks.finetune.config import DataSection, RunSection
 from bertworks.finetune.defaults import DEV_FRACTION
@@ -67,7 +67,7 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
         groups = {example.group for example in train}
         if len(groups) == 1 and groups != {None} and section.group_column is None:
             understood.append(f"{run.train} is one document: the evaluation examples are taken from within it")
-            train = ungrouped(train)
+            train = [replace(example, group=None) for example in train]
         try:
             train, dev = split(train, fraction, run.seed)
         except DataError as error:

@@ -107,6 +107,8 @@ class Finished:
     baseline: Baseline = field(default_factory=dict)
     cross_validation: Mapping[str, Any] = field(default_factory=dict)
     """Of a head on frozen vectors: {"metric", "mean", "std", "folds", …}."""
+    doubt: str | None = None
+    """A sentence where the model is not clearly better than a simple one."""
     chosen: Mapping[str, float] = field(default_factory=dict)
     """The settings that a search has found best."""
     seeds: Sequence[int] = ()

@@ -107,6 +107,11 @@ def warning(result: Result) -> str | None:
             "and check that the labels are right."
         )
         return f"The model is no better than a simple one ({name}: {compared}). {advice}"
+    if value - best[1] <= result.spread.get(metric, 0.0):
+        return (
+            f"The lead over a simple model ({name}: {compared}) is no larger than what the seed alone changes. "
+            "More training examples, more epochs or another model may help."
+        )
     if math.isfinite(noise := _noise(result)) and value - best[1] < noise:
         return (
             f"The lead over a simple model ({name}: {compared}) is within what chance does on "
@@ -232,10 +237,11 @@ def _cross(result: Result) -> Mapping[str, Any]:
 def _seeds(result: Result) -> list[str]:
     cross = _cross(result)
     if cross:
-        folds = [(f"fold {number}", f"{value:.1%}") for number, value in enumerate(cross["folds"], start=1)]
-        mean = f"{cross['mean']:.1%} ± {100 * cross['std']:.1f}"
+        metric = str(cross["metric"])
+        folds = [(f"fold {number}", shown(metric, value)) for number, value in enumerate(cross["folds"], start=1)]
+        mean = with_spread(metric, {metric: cross["mean"]}, {metric: cross["std"]})
         return [
-            table([("cross-validation", mean), *folds], header=["", full(str(cross["metric"]))], numbers=True),
+            table([("cross-validation", mean), *folds], header=["", full(metric)], numbers=True),
             soft(
                 f"A head by scikit-learn on frozen vectors; its {cross['knob']}, {cross['strength']:.2g}, did best on "
                 "the folds."
@@ -267,7 +273,9 @@ def _search(result: Result) -> list[str]:
             shown(result.task.metric, trial["value"]) if trial.get("value") is not None else str(trial.get("state")),
             *(f"{trial['settings'].get(name, '')}"[:12] for name in names),
         ]
-        for trial in sorted(result.search, key=lambda trial: -(trial.get("value") or -math.inf))
+        for trial in sorted(
+            result.search, key=lambda trial: -math.inf if trial.get("value") is None else trial["value"], reverse=True
+        )
     ]
     return [f'<p class="query">Search</p>{table(rows, header=["", full(result.task.metric), *names], numbers=True)}']
 

@@ -32,6 +32,7 @@ from bertworks.finetune.finish import finish
 from bertworks.finetune.fit import TrainingData
 from bertworks.finetune.fresh import open_model
 from bertworks.finetune.frozen import check_frozen
+from bertworks.finetune.report import warning
 from bertworks.finetune.result import Baseline, Result
 from bertworks.finetune.search import FOLDER, check_installed, search
 from bertworks.finetune.seeds import Trained, Trainer, best_of, drop_candidates, read_outcome, seed_directories
@@ -39,6 +40,7 @@ from bertworks.finetune.words import WordModel, check_words, make_model
 from bertworks.models.device import usable_device
 from bertworks.models.word_config import WordStackConfig
 from bertworks.tasks.base import Task, TaskName
+from bertworks.tasks.run import usable
 from bertworks.train.directory import CONFIG_FILE, begin, changes, check_output, is_finished, near, read_result
 from bertworks.train.log import check_trackers
 from bertworks.train.parallel import Parallel
@@ -121,6 +123,7 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
             "resume it with the same files, or begin another run in another directory"
         )
     yield Understood(sentences=data.understood)
+    num_understood = len(data.understood)
     over_words: WordModel | None = None
     if words:
         over_words = make_model(config, run, data.train, options.output, str(device))
@@ -142,10 +145,14 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
     if fresh and run.frozen:
         raise UsageError(f"--frozen reads the vectors of a model that has learnt something; {run.model} is a new one")
     task = make_task(config, data, loaded, over_words)
+    data_sha256 = data.sha256
+    data = judgeable(task, data, skip=config.data.skip_bad_rows)
+    if more := data.understood[num_understood:]:
+        yield Understood(sentences=more)
     if stored is None:
         suitable = suited(task, len(data.train), loaded.model, config, fresh=fresh)
         config = resolve(FinetuneConfig, options.config, options.all_settings, base=suitable)
-        run = replace(run, data_sha256=data.sha256)
+        run = replace(run, data_sha256=data_sha256)
         config = replace(config, run=run, data=suitable.data)
         _check_metric(config, task)
     parallel = Parallel(device=device, precision=config.train.precision)
@@ -242,7 +249,7 @@ def _run(config: FinetuneConfig) -> RunSection:
 def make_task(
     config: FinetuneConfig, data: RunData, loaded: hub.Loaded, words: WordModel | None = None
 ) -> Task[Any, Any]:
-    """The task, which knows the labels; an error with its place where an example does not fit."""
+    """The task, which knows the labels."""
     run = _run(config)
     options = config.task.options(run.task)
     if run.task == "similarity" and loaded.settings is not None:
@@ -252,11 +259,19 @@ def make_task(
     examples: Sequence[Any] = data.train
     if data.split and run.task in ("classify", "pair", "tag"):
         examples = [*data.train, *data.dev]  # a rare label may have fallen to the other side of the split
-    task = tasks.for_examples(run.task, examples, dev=data.dev or None, **options)
-    for part in (data.dev, data.test):
-        if part:
-            task.check(part)
-    return task
+    return tasks.for_examples(run.task, examples, dev=data.dev or None, **options)
+
+
+def judgeable(task: Task[Any, Any], data: RunData, *, skip: bool) -> RunData:
+    """Development and test examples that the task can judge: a label that training has not shown is an error with its place,
+    or, where the user asked for that, an example less."""
+    parts: dict[str, list[Any]] = {}
+    told: list[str] = []
+    for name, examples in (("development", data.dev), ("test", data.test)):
+        parts[name], errors = usable(task, examples, skip=skip)
+        if errors:
+            told.append(f"{len(errors):,} {name} examples left out, the first: {errors[0]}")
+    return replace(data, dev=parts["development"], test=parts["test"], understood=(*data.understood, *told))
 
 
 def _baseline(task: Task[Any, Any], data: RunData, config: FinetuneConfig) -> Baseline:
@@ -387,6 +402,7 @@ class _Run:
                 test_spread=result.test_spread,
                 baseline=self.baseline,
                 cross_validation=result.runs[best].frozen,
+                doubt=warning(result),
                 chosen=self._chosen(),
                 seeds=[run.seed for run in result.runs],
                 seconds=result.seconds,

@@ -20,7 +20,7 @@ import numpy as np
 
 from bertworks import hub, tasks
 from bertworks.data.labelled.examples import Example, QuestionExample, TaggedExample, TextExample
-from bertworks.errors import ModelError, UsageError, choice
+from bertworks.errors import DataError, ModelError, UsageError, choice
 from bertworks.hub.tables import MULTI_LABEL
 from bertworks.infer.loaded import LoadedModel, load
 from bertworks.infer.rows import Row, examples_of, is_one_row, num_characters
@@ -32,7 +32,7 @@ from bertworks.tasks.choice import Choice
 from bertworks.tasks.classification import Classification
 from bertworks.tasks.predictions import Prediction, SimilarityPrediction
 from bertworks.tasks.regression import Regression
-from bertworks.tasks.run import Progress, evaluate_model, outputs_of
+from bertworks.tasks.run import Progress, evaluate_model, outputs_of, usable
 from bertworks.tasks.similarity import Similarity
 from bertworks.tasks.tagging import Tagging
 from bertworks.tasks.tags import recognise, scheme_of_labels
@@ -153,11 +153,16 @@ class Predictor:
         # A rank is one among the rows that happen to be given together; a prediction must not depend on them.
         return [replace(one, rank=None) if isinstance(one, SimilarityPrediction) else one for one in found]
 
-    def evaluate(self, examples: Sequence[Example], *, progress: Progress | None = None) -> Evaluated[Prediction]:
-        """Predictions of labelled examples and how good they are, by what was settled when the model was trained."""
+    def evaluate(
+        self, examples: Sequence[Example], *, unknown_labels: bool = False, progress: Progress | None = None
+    ) -> Evaluated[Prediction]:
+        """Predictions of labelled examples and how good they are, by what was settled when the model was trained.
+
+        unknown_labels: tags that the model does not know count as missed; else they are an error
+        """
         if not examples:
             raise UsageError("there are no examples to evaluate")
-        task, examples = self.judged(examples)
+        task, examples = self.judged(examples, unknown_labels=unknown_labels)
         return evaluate_model(
             task,
             self.loaded.model,
@@ -169,7 +174,18 @@ class Predictor:
             progress=progress,
         )
 
-    def judged(self, examples: Sequence[Example]) -> tuple[Task[Any, Any], Sequence[Example]]:
+    def usable(self, examples: Sequence[Example], *, skip: bool) -> tuple[list[Example], list[DataError]]:
+        """Examples that can be judged, and what is wrong with the others; unless `skip`, the first of these is raised."""
+        named = _named(examples, self.task.labels) if self.guessed else examples
+        if self.guessed and isinstance(self.task, Tagging):  # tags that it does not know count as missed
+            return list(examples), []
+        kept, errors = usable(self.task, named, skip=skip)
+        places = {example.place for example in kept}
+        return [example for example in examples if example.place in places], errors
+
+    def judged(
+        self, examples: Sequence[Example], *, unknown_labels: bool = False
+    ) -> tuple[Task[Any, Any], Sequence[Example]]:
         """The task and the labels in the spelling that the two share; an error where a label cannot be judged."""
         task = self.task
         examples = _named(examples, task.labels) if self.guessed else examples
@@ -180,7 +196,7 @@ class Predictor:
             found = recognise(_tags_of(examples))
             if "plain" not in (found, task.scheme):  # nor written as the file's are
                 task = replace(task, scheme=found)
-        else:
+        elif not (unknown_labels and isinstance(task, Tagging)):
             task.check(examples)
         return task, examples
 

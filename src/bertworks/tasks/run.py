@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bertworks.data.labelled.notes import explained
+from bertworks.errors import DataError
 from bertworks.models.batches import default_batch_tokens, over_batches
 from bertworks.models.model import Model
 from bertworks.tasks.base import Chosen, Decision, Evaluated, Task, Units
@@ -50,6 +52,30 @@ def outputs_of(
     finally:
         model.train(was_training)
     return found
+
+
+def usable(
+    task: Task[ExampleT, Any], examples: Sequence[ExampleT], *, skip: bool
+) -> tuple[list[ExampleT], list[DataError]]:
+    """Examples that the task can judge, and what is wrong with the others (a label that training has not shown).
+
+    Unless `skip`, the first of these is raised, with its place.
+    """
+    kept: list[ExampleT] = []
+    errors: list[DataError] = []
+    for example in examples:
+        try:
+            task.check([example])
+        except DataError as error:
+            if not skip:
+                raise explained(error) from error.__cause__
+            errors.append(error)
+        else:
+            kept.append(example)
+    if errors and not kept:
+        raise DataError(f"none of the {len(examples):,} examples can be judged, the first: {errors[0]}")
+    task.check(kept)  # what is wrong between them
+    return kept, errors
 
 
 def predict_examples(

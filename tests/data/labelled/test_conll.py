@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertworks.data.labelled.conll import fields_of
+from bertworks.errors import UsageError
 from tests.data.labelled.helpers import examples, parsed, refused, tabbed
 
 CONLL = """-DOCSTART- -X- O O
@@ -191,6 +192,21 @@ def test_tables_of_words(tmp_path: Path) -> None:
         (("Anna", "sover"), ("PER", "O")),
         (("Hej",), ("O",)),
     ]
+
+
+def test_a_sentence_of_a_table_of_words_is_whole_or_left_out(tmp_path: Path) -> None:
+    content = "doc,Sentence #,Word,Tag\na,1,Anna,B-PER\na,,,O\na,,Ek,I-PER\na,,,\nb,2,Hej,O\nb,2,du,O\n"
+    message = refused(tmp_path, "ner.csv", content, "tag")
+    assert "ner.csv:3: has no word (column 'Word')" in message
+    found = parsed(tmp_path, "ner.csv", content, "tag", skip_bad_rows=True)
+    assert shown(found.examples) == [(("Hej", "du"), ("O", "O"))]
+    assert [example.group for example in found.examples] == ["b"]
+    assert found.skipped == 1
+
+
+def test_no_column_of_groups(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="without a column of groups: leave out --group-column"):
+        examples(tmp_path, "a.conll", "Anna B-PER\n", "tag", group_column="doc")
 
 
 @given(st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zs")), min_size=1), min_size=2, max_size=5))

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertworks.data.labelled import Place, QuestionExample, TaggedExample, TextExample, split
-from bertworks.data.labelled.split import ungrouped
+from bertworks.data.labelled import Place, QuestionExample, SimilarityExample, TaggedExample, TextExample, split
 from bertworks.errors import DataError, UsageError
 
 
@@ -75,11 +74,28 @@ def test_what_cannot_be_split() -> None:
         split(texts(["a", "b"], ["g", "g"]), 0.5, 0)
 
 
-def test_one_document_is_split_within() -> None:
-    assert [example.group for example in ungrouped(texts(["a", "b"], ["g", "g"]))] == [None, None]
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_about_the_same_stays_together(seed: int) -> None:
+    place = Place("rows", 0)
     questions = [
-        QuestionExample(id="1", question="Who?", context=context, group="g", place=Place("rows", 0))
-        for context in ("A.", "A.", "B.")
+        QuestionExample(id=str(number), question="Who?", context=f"Context {number // 3}.", place=place)
+        for number in range(12)
     ]
-    assert [example.group for example in ungrouped(questions)] == ["A.", "A.", "B."]
-    assert [example.group for example in ungrouped(questions[:2])] == [None, None]
+    similar = [
+        SimilarityExample(texts=(f"anchor {number // 3}", f"text {number}"), place=place) for number in range(12)
+    ]
+    for examples, about in ((questions, lambda one: one.context), (similar, lambda one: one.texts[0])):
+        train, dev = split(examples, 0.25, seed)
+        assert len(dev) == 3
+        assert not {about(one) for one in train} & {about(one) for one in dev}
+
+
+def test_questions_about_one_context_or_many_keep_their_share_of_answers() -> None:
+    for contexts in (["A."] * 8, [f"Context {number}." for number in range(8)]):
+        questions = [
+            QuestionExample(
+                id=str(n), question="Who?", context=context, answers=() if n % 2 else None, place=Place("", n)
+            )
+            for n, context in enumerate(contexts)
+        ]
+        assert len(split(questions, 0.5, 0)[1]) == 4

@@ -108,3 +108,15 @@ def test_a_large_document_is_not_taken_for_a_line(tmp_path: Path) -> None:
     document["padding"] = "x" * 1_100_000
     assert len(examples(tmp_path, "a.json", json.dumps(document), "qa")) == 1
     assert written(tmp_path, "b", "").is_file()
+
+
+def test_missing_answers_are_not_no_answers(tmp_path: Path) -> None:
+    rows = [
+        {"question": "Who?", "context": "Anna sleeps.", "answers": {"text": ["Anna"], "answer_start": [0]}},
+        {"question": "Why?", "context": "Anna sleeps.", "answers": {"text": [], "answer_start": []}},
+        {"question": "When?", "context": "Anna sleeps."},
+    ]
+    content = "\n".join(map(json.dumps, rows))
+    message = refused(tmp_path, "a.jsonl", content, "qa")
+    assert "a.jsonl:3: the answers are missing (column 'answers'); a question without any has []" in message
+    assert [len(one.answers) for one in examples(tmp_path, "a.jsonl", content, "qa", skip_bad_rows=True)] == [1, 0]

@@ -313,3 +313,14 @@ def test_the_separator_of_the_training_file(tmp_path: Path) -> None:
     known = parsed(tmp_path, "a.csv", "text,label\na b,x;y\n", "classify", multi_label=True).columns
     (example,) = examples(tmp_path, "b.csv", "text,label\na b,x|z\n", "classify", multi_label=True, remembered=known)
     assert example.label == ("x|z",)
+
+
+def test_missing_labels_are_not_no_labels(tmp_path: Path) -> None:
+    rows = '{"text": "a b", "labels": ["x", "y"]}\n{"text": "c d", "labels": []}\n{"text": "e f"}\n'
+    message = refused(tmp_path, "a.jsonl", rows, "classify")
+    assert "a.jsonl:3: the labels are missing (column 'labels'); a row that has none of them says so: []" in message
+    found = labelled(tmp_path, "a.jsonl", rows, "classify", skip_bad_rows=True)
+    assert found == [("a b", ("x", "y")), ("c d", ())]
+    flags = "text,toxic,insult\na b,1,0\nc d,,1\n"
+    message = refused(tmp_path, "a.csv", flags, "classify", label_column="toxic,insult", multi_label=True)
+    assert "a.csv:3: the label column 'toxic' holds '', not 0 or 1" in message

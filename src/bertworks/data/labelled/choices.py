@@ -171,7 +171,9 @@ def _numbered(columns: Columns, options: ReadOptions, label: str | None) -> Role
         raise columns.ask("there is no column that says which option is right", "choose it with --label-column")
     endings = tuple(texts[1:])
     first = _first_number(columns, label, endings, options)
-    return Roles(texts=(texts[0],), options=endings, label=label, first=first)
+    return Roles(
+        texts=(texts[0],), options=endings, label=label, first=first, group=columns.group(options, (*texts, label))
+    )
 
 
 def _may_choose(columns: Columns, name: str, num_options: int) -> bool:

@@ -72,6 +72,10 @@ def _one(column: str, names: list[str] | None, spelled: Callable[[str], str]) ->
 def _several(column: str, separator: str, names: list[str] | None) -> LabelReader:
     def read(record: dict[str, Any], place: Place) -> tuple[str, ...]:
         value = record.get(column)
+        if value is None:
+            raise error_at(
+                place, f"the labels are missing (column {column!r}); a row that has none of them says so: []"
+            )
         if isinstance(value, str):
             parts: list[Any] = value.split(separator)
         else:
@@ -86,7 +90,7 @@ def _flags_set(labels: tuple[str, ...]) -> LabelReader:
     def read(record: dict[str, Any], place: Place) -> tuple[str, ...]:
         flags = [number_of(_as_number(record.get(name)), name, place) for name in labels]
         for name, flag in zip(labels, flags, strict=True):
-            if flag not in (0.0, 1.0, None):
+            if flag not in (0.0, 1.0):
                 raise error_at(place, f"the label column {name!r} holds {record.get(name)!r:.40}, not 0 or 1")
         return tuple(name for name, flag in zip(labels, flags, strict=True) if flag)
 

@@ -10,6 +10,13 @@ from bertworks.errors import DataError
 KEPT_ERRORS = 5
 
 
+def explained(error: DataError) -> DataError:
+    """The same error, with what can be done about it."""
+    told = DataError(f"{error}; --skip-bad-rows leaves out what cannot be used")
+    told.path, told.line = error.path, error.line
+    return told
+
+
 class Notes:
     """Collects facts about one file. `path` is what messages call it."""
 
@@ -30,9 +37,7 @@ class Notes:
     def bad(self, error: DataError) -> None:
         """A row cannot be used: count it where the user asked for that, raise the error where not."""
         if not self._skip_bad:
-            explained = DataError(f"{error}; --skip-bad-rows leaves out what cannot be used")
-            explained.path, explained.line = error.path, error.line
-            raise explained from error.__cause__
+            raise explained(error) from error.__cause__
         self.num_bad += 1
         if len(self._errors) < KEPT_ERRORS:
             self._errors.append(error)

@@ -25,9 +25,11 @@ from bertworks.data.labelled.tagged import read_tagged
 from bertworks.data.labelled.texts import read_texts
 from bertworks.data.source import Source, SourceReader
 from bertworks.data.tables import JsonLines, Parquet, Record, SeparatedValues, Table
-from bertworks.errors import DataError
+from bertworks.errors import DataError, UsageError
 
 TEXT_TASKS = ("classify", "pair", "regress")
+WITHOUT_GROUPS = ("conll", "conllu", "trec", "fasttext", "txt", "squad")
+"""Formats without a column that could be chosen; some have documents or articles of their own."""
 
 
 def read(path: str | Path, task: TaskName, options: ReadOptions | None = None) -> LabelledData:
@@ -88,6 +90,8 @@ class LabelledReader(SourceReader):
 def _examples(source: Source, layout: Layout, task: TaskName, options: ReadOptions, notes: Notes) -> Iterator[Example]:
     """The examples, by the format and then by the task."""
     file_format = layout.file_format
+    if file_format in WITHOUT_GROUPS and options.group_column is not None and options.labelled:
+        raise UsageError(f"{notes.path} is of a form without a column of groups: leave out --group-column")
     if file_format in ("conll", "conllu"):
         _only_for("tag", task, "words with tags, one per line", notes.path)
         return read_conll(source, file_format == "conllu", options, notes)

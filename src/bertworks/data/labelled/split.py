@@ -1,18 +1,18 @@
 """Development examples out of the training file, where there is no file of their own.
 
 Examples of one group (a document, an article, a video) never fall on both sides: questions about the same paragraph on
-both would make a model look better than it is. Without groups each label keeps its share. Which examples are taken is
-a function of the seed, the examples' number, and their groups or labels, so that a later run takes the same.
+both would make a model look better than it is. Where no group is named, questions about one context and texts that belong to
+one anchor make a group. Without groups each label keeps its share. Which examples are taken is a function of the seed, the
+examples' number, and their groups or labels, so that a later run takes the same.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
-from bertworks.data.labelled.examples import ChoiceExample, Example, QuestionExample, TextExample
+from bertworks.data.labelled.examples import ChoiceExample, Example, QuestionExample, SimilarityExample, TextExample
 from bertworks.data.pretraining.draw import Stream, permutation
 from bertworks.errors import DataError, UsageError
 
@@ -27,28 +27,33 @@ def split(examples: Sequence[ExampleT], fraction: float, seed: int) -> tuple[lis
         raise DataError(f"{len(examples)} example cannot be split into training and development examples")
     target = min(max(round(len(examples) * fraction), 1), len(examples) - 1)
     order = [int(number) for number in permutation(Stream.HELD_OUT, seed, 0, len(examples))]
-    if any(example.group is not None for example in examples):
-        taken = _by_group(examples, target, order)
-    else:
-        taken = _by_label(examples, target, order)
+    groups = _groups(examples)
+    taken = _by_label(examples, target, order) if groups is None else _by_group(groups, target, order)
     train = [example for number, example in enumerate(examples) if number not in taken]
     return train, [example for number, example in enumerate(examples) if number in taken]
 
 
-def ungrouped(examples: Sequence[ExampleT]) -> list[ExampleT]:
-    """Examples that all belong to one document, for a split within it: questions about one context still stay together,
-    where there are several contexts; all others are on their own."""
-    contexts = {example.context for example in examples if isinstance(example, QuestionExample)}
-    if len(contexts) < 2:
-        return [replace(example, group=None) for example in examples]
-    return [replace(example, group=getattr(example, "context", None)) for example in examples]
+def _groups(examples: Sequence[Example]) -> list[str | None] | None:
+    """What each example stays together with, by the file's word or by what it is about; None where nothing ties any two."""
+    if any(example.group is not None for example in examples):
+        return [_about(example) if example.group is None else example.group for example in examples]
+    groups = [_about(example) for example in examples]
+    named = [group for group in groups if group is not None]
+    return groups if 1 < len(set(named)) < len(named) else None
 
 
-def _by_group(examples: Sequence[Example], target: int, order: Sequence[int]) -> set[int]:
+def _about(example: Example) -> str | None:
+    """The context of a question, the anchor of texts that belong together."""
+    if isinstance(example, QuestionExample):
+        return example.context
+    return example.texts[0] if isinstance(example, SimilarityExample) else None
+
+
+def _by_group(groups: Sequence[str | None], target: int, order: Sequence[int]) -> set[int]:
     """Whole groups, in random order, as long as they bring the number of examples nearer to the target."""
     members: dict[Hashable, list[int]] = {}
     for number in order:  # the order of the groups is that of their first members
-        group = examples[number].group
+        group = groups[number]
         members.setdefault(number if group is None else group, []).append(number)
     if len(members) < 2:
         message = (

@@ -131,6 +131,10 @@ def read_question_table(
             text = checked_text(record.get(context), context, notes.path, line)
             found = None
             if answers is not None and options.labelled:
+                if record.get(answers) is None:
+                    raise error_at(
+                        place, f"the answers are missing (column {answers!r}); a question without any has []"
+                    )
                 found = _answers(record.get(answers), record.get(starts) if starts else None, text, place)
             yield QuestionExample(
                 id=str(line if identity is None else record.get(identity)),

@@ -36,7 +36,7 @@ def read_tagged(
     if sentence is not None and columns.kind(word) == "words":
         notes.facts.append(", ".join([*filter(None, said), f"one word per row, sentence = {sentence}"]))
         records = table.records([*wanted, sentence] if names else ())
-        yield from _by_word(records, word, tag, sentence, options, notes)
+        yield from _by_word(records, word, tag, sentence, group, options, notes)
         return
     as_text = tag is None and columns.kind(word) != "list"
     notes.facts.append(f"text = {word}" if as_text else ", ".join(filter(None, said)))
@@ -111,19 +111,21 @@ def _by_word(
     word: str,
     tag: str | None,
     sentence: str,
+    group: str | None,
     options: ReadOptions,
     notes: Notes,
 ) -> Iterator[TaggedExample]:
+    """Sentences of the words that carry one number; one with a bad word is left out whole, since its tags may not fit then."""
     words: list[str] = []
     tags: list[str] = []
-    first, current = 0, None
+    first, current, in_group, bad = 0, None, None, False
     for line, record in records:
         place = Place(notes.path, line)
         number = record.get(sentence)
         if number not in (None, "", current):  # an empty one belongs to the sentence before
-            if words:
-                yield _joined(words, tags, options, Place(notes.path, first))
-            words, tags, first, current = [], [], line, number
+            if words and not bad:
+                yield _joined(words, tags, in_group, options, Place(notes.path, first))
+            words, tags, first, current, in_group, bad = [], [], line, number, group_of(record, group), False
         try:
             text = checked_text(record.get(word), word, notes.path, line)
             label = label_of(record.get(tag), tag, place) if tag is not None and options.labelled else None
@@ -132,13 +134,15 @@ def _by_word(
             if label is None and tag is not None and options.labelled:
                 raise error_at(place, f"the tag is missing (column {tag!r} is empty)")
         except DataError as error:
-            notes.bad(error)
+            if not bad:  # one sentence is one bad row
+                notes.bad(error)
+            bad = True
             continue
         words.append(text)
         tags.append(label or "O")
-    if words:
-        yield _joined(words, tags, options, Place(notes.path, first))
+    if words and not bad:
+        yield _joined(words, tags, in_group, options, Place(notes.path, first))
 
 
-def _joined(words: list[str], tags: list[str], options: ReadOptions, place: Place) -> TaggedExample:
-    return TaggedExample(words=tuple(words), tags=tuple(tags) if options.labelled else None, place=place)
+def _joined(words: list[str], tags: list[str], group: str | None, options: ReadOptions, place: Place) -> TaggedExample:
+    return TaggedExample(words=tuple(words), tags=tuple(tags) if options.labelled else None, group=group, place=place)

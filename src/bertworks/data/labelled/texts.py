@@ -109,10 +109,10 @@ def _known(columns: Columns, task: TaskName, options: ReadOptions) -> Roles | No
         and all(not set(str(value)) - set("*?#% ") for value in columns.values("3"))
         and (columns.kind("1"), columns.kind("4")) == ("words", "prose")
     ):
-        return Roles(text="4", labels=("2",))
+        return Roles(text="4", labels=("2",), group=columns.group(options))
     # The STS benchmark: genre, file, year, number, score, two sentences.
     if task != "classify" and columns.is_sts_benchmark():
-        return Roles(text="6", pair="7", labels=("5",))
+        return Roles(text="6", pair="7", labels=("5",), group=columns.group(options))
     return None
 
 
