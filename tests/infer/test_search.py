@@ -277,6 +277,10 @@ def test_build_stop_continue_query(
         "texts.arrow",
         "vectors.npy",
     ]
+    assert main(command) == 2
+    assert "is a finished index; choose another name, or replace it with --overwrite" in capsys.readouterr().err
+    assert main([*command, "--overwrite"]) == 0
+    capsys.readouterr()
     assert main(["search", "query", str(index), TEXTS[5], "-k", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["query"], found["hits"][0]["row"], len(found["hits"])) == (TEXTS[5], 5, 2)

@@ -172,7 +172,7 @@ def test_fill_does_not_repeat_a_text_for_ever(client: TestClient, body: dict[str
             "cannot be asked at /fill; it can at /v1/embeddings, /embed",
         ),
         ("/classify", {"model": "pair", "texts": "a"}, "cannot be asked at /classify; it can at"),
-        ("/classify", {"texts": "a"}, "the model 'plain' cannot be asked at /classify"),
+        ("/classify", {"model": "plain", "texts": "a"}, "; served here for that: classify"),
         ("/tag", {"model": "qa", "texts": "a"}, "it can at /v1/embeddings, /embed, /rerank, /answer, /tokenize"),
         ("/embed", {"model": "words", "texts": "a"}, "the model 'words' cannot be asked at /embed; it can at /tag"),
         ("/tag", {"model": "tag", "texts": []}, "texts is empty; give at least one"),
@@ -185,3 +185,8 @@ def test_wrong_requests_are_told_why(client: TestClient, route: str, body: dict[
     answer = client.post(route, json=body)
     assert answer.status_code == 422
     assert words in answer.json()["error"]
+
+
+def test_without_a_name_the_first_model_that_can_answers(client: TestClient) -> None:
+    answer = client.post("/classify", json={"texts": "a"})
+    assert (answer.status_code, answer.json()["model"]) == (200, "classify")

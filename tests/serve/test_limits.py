@@ -87,9 +87,11 @@ def test_other_kinds_of_body(client: TestClient) -> None:
 
 def test_paths_and_methods(client: TestClient) -> None:
     answer = client.get("/nothing")
-    assert (answer.status_code, answer.json()) == (404, {"error": "there is nothing at /nothing"})
+    assert answer.status_code == 404
+    assert answer.json()["error"].startswith("there is nothing at /nothing; what there is: ")
+    assert {"/embed", "/v1/embeddings", "/health"} <= set(answer.json()["error"].partition("is: ")[2].split(", "))
     answer = client.get("/embed")
-    assert (answer.status_code, answer.json()) == (405, {"error": "/embed does not take GET"})
+    assert (answer.status_code, answer.json()) == (405, {"error": "/embed does not take GET; it takes POST"})
     assert answer.headers["Allow"] == "POST"
     assert client.get("/v1/nothing").json()["error"]["type"] == "not_found_error"
 

@@ -62,6 +62,7 @@ def build(
     restart: Annotated[
         bool, typer.Option("--restart", help="Drop what an unfinished build left, and start again.")
     ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index that is in DIR.")] = False,
     encoding: EncodingOption = "utf-8",
     file_format: FormatOption = None,
     no_header: NoHeaderOption = False,
@@ -83,11 +84,13 @@ def build(
       bertworks search query reviews-index "slow, but worth it"
     """
     from bertworks.data.readers import TextReader
-    from bertworks.infer.search_build import SearchBuild, model_name
+    from bertworks.infer.search_build import SearchBuild, is_whole, model_name
 
     choice(precision or "fp32", PRECISIONS, "precision")
     if output.is_dir() and any(output.iterdir()) and not _is_ours(output):
         raise UsageError(f"{output} exists already and is not a search index; choose another name")
+    if is_whole(output) and not overwrite:
+        raise UsageError(f"{output} is a finished index; choose another name, or replace it with --overwrite")
     started = time.monotonic()
     with TextReader(
         file, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header

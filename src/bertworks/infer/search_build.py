@@ -135,6 +135,11 @@ def build_index(
     return SearchIndex(found.directory, model=loaded)
 
 
+def is_whole(directory: Path) -> bool:
+    """Whether there is a finished index, and none in the making that would replace it."""
+    return (directory / MANIFEST).exists() and not any(directory.glob(f"{EMBEDDED}*"))
+
+
 def model_name(model: str | Path) -> str:
     """The name under which a question finds the model again, from whatever directory it is asked."""
     return str(Path(model).absolute()) if Path(model).is_dir() else str(model)

@@ -43,7 +43,9 @@ async def health(request: Request) -> Response:
     waiting = sum(served.engine.waiting for served in state.models.values())
     names = [] if state.settings.api_keys else list(state.models)  # this may be asked without a key
     response = as_json({"status": status, "models": names, "waiting": waiting})
-    response.status_code = 503 if state.stopping else 200
+    if state.stopping:
+        response.status_code = 503
+        response.headers["Retry-After"] = "1"
     return response
 
 

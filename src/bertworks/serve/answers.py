@@ -39,16 +39,23 @@ class ServerState:
     stopping: bool = False
     """Whether the server has been told to stop; it still answers for a moment."""
 
-    def model(self, name: str | None) -> Served:
-        """The model of that name; the first one where no name is given."""
-        if name is None:
-            return next(iter(self.models.values()))
+    def model(self, name: str) -> Served:
+        """The model of that name."""
         if name not in self.models:
             names = ", ".join(self.models)
             raise RequestError(
                 404, f"the model {name!r} is not served here{did_you_mean(name, self.models)}; served: {names}"
             )
         return self.models[name]
+
+    def asked(self, name: str | None, route: str) -> Served:
+        """The model of that name, if it can be asked at `route`; where no name is given, the first one that can."""
+        able = [served for served in self.models.values() if route in served.routes]
+        if name is None and able:
+            return able[0]
+        served = self.model(name) if name is not None else next(iter(self.models.values()))
+        served.expect(route, others=[other.name for other in able])
+        return served
 
 
 def state_of(request: Request) -> ServerState:

@@ -49,7 +49,7 @@ async def classify(body: TextsRequest, request: Request) -> Response:
 
 async def pair(body: PairsRequest, request: Request) -> Response:
     """What a model says about two texts: a label, or, from an embedding model, how similar they are."""
-    served = state_of(request).model(body.model)
+    served = state_of(request).asked(body.model, "/pair")
     examples: list[Example] = []
     for number, (first, second) in enumerate(body.pairs):
         place = Place(PLACE, number)
@@ -107,8 +107,7 @@ async def answer(body: AnswerRequest, request: Request) -> Response:
 async def rerank(body: RerankRequest, request: Request) -> Response:
     """The documents in the order in which they fit the query, by a model that reads both, or by their vectors."""
     state = state_of(request)
-    served = state.model(body.model)
-    served.expect("/rerank")
+    served = state.asked(body.model, "/rerank")
     state.settings.check_items(len(body.documents), "documents")
     scorer = Scorer(served, body.query, body.documents, label=body.label)
     found = await results_of(request, served, scorer.work, scorer.items, scorer.sizes)
@@ -125,10 +124,9 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
 async def fill(body: FillRequest, request: Request) -> Response:
     """What may stand where a text has [MASK]."""
     state = state_of(request)
-    served = state.model(body.model)
+    served = state.asked(body.model, "/fill")
     texts = [body.texts] if isinstance(body.texts, str) else body.texts
     state.settings.check_items(len(texts), "texts")
-    served.expect("/fill")
     if body.joint and body.targets is not None:
         raise RequestError(422, "joint and targets do not go together: targets are scored for a single mask")
     if body.joint and body.top_k > MAX_JOINT_CANDIDATES:
@@ -173,8 +171,7 @@ async def _predictions(
     request: Request, route: str, what: str, model: str | None, examples: Sequence[Example], sizes: Sequence[int]
 ) -> dict[str, Any]:
     state = state_of(request)
-    served = state.model(model)
-    served.expect(route)
+    served = state.asked(model, route)
     state.settings.check_items(len(examples), what)
     found = await results_of(request, served, served.prediction(), examples, sizes)
     return {"model": served.name, "predictions": [one.as_json() for one in found]}

@@ -86,7 +86,7 @@ def create_app(
 ) -> FastAPI:
     """An application that serves `models`, and searches `indexes` of theirs, by their names.
 
-    The first of each answers requests that name none.
+    The first of each that can answers requests that name none.
     """
     settings = settings or ServeSettings()
     metrics = Metrics()

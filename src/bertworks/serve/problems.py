@@ -32,7 +32,10 @@ from bertworks.errors import BertworksError
 
 log = logging.getLogger(__name__)
 
-SENTENCES = {404: "there is nothing at {path}", 405: "{path} does not take {method}"}
+SENTENCES = {
+    404: "there is nothing at {path}; what there is: {paths}",
+    405: "{path} does not take {method}; it takes {allowed}",
+}
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 MAX_SHOWN = 60
 MAX_PROBLEMS = 3
@@ -94,7 +97,13 @@ async def _http_error(request: Request, error: Exception) -> Response:
     path = request.url.path
     sentence = str(error.detail)
     if error.status_code in SENTENCES:
-        sentence = SENTENCES[error.status_code].format(path=path, method=request.method)
+        paths = [
+            str(getattr(route, "path", "")) for route in request.app.routes if getattr(route, "include_in_schema", True)
+        ]
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        sentence = SENTENCES[error.status_code].format(
+            path=path, method=request.method, paths=", ".join(paths), allowed=allowed
+        )
     elif error.status_code == 400:  # FastAPI could not read the body
         sentence = "the body is not valid JSON in UTF-8, or is nested too deeply"
     return problem(error.status_code, sentence, path=path, headers=error.headers)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Texts = Annotated[str | list[str], Field(description="One text, or a list of texts.")]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2, description="Two texts.")]
 Model = Annotated[
-    str | None, Field(description="The name of a model (see /models); the first one, where it is absent.")
+    str | None,
+    Field(description="The name of a model (see /models); absent: the first one that can be asked here."),
 ]
 
 

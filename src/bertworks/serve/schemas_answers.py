@@ -289,7 +289,7 @@ class AboutIndex(BaseModel):
 
 
 class ModelsAnswer(BaseModel):
-    """All models and indexes; the first answers requests that name none."""
+    """All models and indexes; the first that can answers requests that name none."""
 
     models: list[AboutModel]
     indexes: list[AboutIndex]

@@ -67,11 +67,12 @@ class Served:
         more = (("/fill",) if self.can_fill else ()) + (("/tokenize",) if self.has_tokens else ())
         return ROUTES_OF_VECTORS + own + more
 
-    def expect(self, route: str) -> None:
-        """Refuse a request at a route where this model cannot be asked."""
+    def expect(self, route: str, others: Sequence[str] = ()) -> None:
+        """Refuse a request at a route where this model cannot be asked, and name the `others` that can."""
         if route not in self.routes:
+            instead = f"; served here for that: {', '.join(others)}" if others else ""
             raise RequestError(
-                422, f"the model {self.name!r} cannot be asked at {route}; it can at {', '.join(self.routes)}"
+                422, f"the model {self.name!r} cannot be asked at {route}; it can at {', '.join(self.routes)}{instead}"
             )
 
     def warm_up(self) -> None:

@@ -20,8 +20,7 @@ from bertworks.serve.settings import estimated_tokens
 async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
     """Vectors of texts, exactly as OpenAI's clients expect them."""
     state = state_of(request)
-    served = state.model(body.model)
-    served.expect("/v1/embeddings")
+    served = state.asked(body.model, "/v1/embeddings")
     texts = _texts_of(body)
     state.settings.check_items(len(texts), "input")
     width = served.width("last")
@@ -60,8 +59,7 @@ def _written(vector: np.ndarray, body: EmbeddingsRequest) -> np.ndarray | str:
 async def embed(body: EmbedRequest, request: Request) -> Response:
     """Vectors of texts from any layer: one per text, or one per token or word with its offsets."""
     state = state_of(request)
-    served = state.model(body.model)
-    served.expect("/embed")
+    served = state.asked(body.model, "/embed")
     texts: list[Any] = [body.texts] if isinstance(body.texts, str) else list(body.texts)
     state.settings.check_items(len(texts), "texts")
     width = served.width(body.layers)
@@ -92,8 +90,7 @@ def _size_of_words(words: list[str]) -> int:
 async def tokenize(body: TokenizeRequest, request: Request) -> Response:
     """The tokens of texts, with their characters in the text."""
     state = state_of(request)
-    served = state.model(body.model)
-    served.expect("/tokenize")
+    served = state.asked(body.model, "/tokenize")
     texts = [body.texts] if isinstance(body.texts, str) else body.texts
     state.settings.check_items(len(texts), "texts")
     work = served.tokenizing(special=body.special)

@@ -65,7 +65,7 @@ def read_lines(source: Source, task: TaskName, notes: Notes) -> Iterator[Example
         message = f"the task `{task}` needs more than one text each; give a .tsv, .csv, .jsonl or .parquet file"
         raise DataError(message, path=notes.path)
     if task == "similarity":
-        notes.facts.append("each text alone: learned from dropout noise")
+        notes.facts.append("each text alone")
         for line, text in _filled(source):
             yield SimilarityExample(texts=(text,), place=Place(notes.path, line))
         return

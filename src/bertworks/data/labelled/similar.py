@@ -31,7 +31,7 @@ class Roles:
 
     def __str__(self) -> str:
         if len(self.texts) == 1:
-            parts = [f"text = {self.texts[0]} (alone: learned from dropout noise)"]
+            parts = [f"text = {self.texts[0]} (alone)"]
         elif len(self.texts) == 2:
             parts = [f"texts that belong together = {self.texts[0]} and {self.texts[1]}"]
         else:
