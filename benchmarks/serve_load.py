@@ -49,22 +49,37 @@ class Connections:
         self._places = asyncio.Semaphore(MAX_CONNECTIONS)
 
     async def ask(self, request: bytes) -> int:
-        """Send a request, read the whole answer, return its status."""
+        """Send a request, read the whole answer, return its status.
+
+        A server may end a connection on which nothing was sent for a while. As every client does, this one then asks again:
+        where not a byte of an answer came over an old connection, the request was not accepted.
+        """
         async with self._places:
-            reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection(self.host, self.port)
-            try:
-                writer.write(request)
-                head = (await reader.readuntil(b"\r\n\r\n")).lower()
-                length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
-                await reader.readexactly(length)
-            except BaseException:
-                writer.close()
-                raise
-            if b"connection: close" in head:
-                writer.close()
-            else:
-                self._idle.append((reader, writer))
-            return int(head.split(b" ", 2)[1])
+            while self._idle:
+                try:
+                    return await self._over(*self._idle.pop(), request)
+                except ConnectionError:
+                    continue
+                except asyncio.IncompleteReadError as error:
+                    if error.partial:
+                        raise
+            return await self._over(*await asyncio.open_connection(self.host, self.port), request)
+
+    async def _over(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
+        """The same over one connection."""
+        try:
+            writer.write(request)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
+            await reader.readexactly(length)
+        except BaseException:
+            writer.close()
+            raise
+        if b"connection: close" in head:
+            writer.close()
+        else:
+            self._idle.append((reader, writer))
+        return int(head.split(b" ", 2)[1])
 
 
 def request_for(text: str, host: str) -> bytes:

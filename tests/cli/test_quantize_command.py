@@ -48,7 +48,8 @@ def test_a_classifier(classifier: Path, data: Path, tmp_path: Path, capsys: pyte
     assert "accuracy on 5 rows: fp32 100.00, int8 " in said.out
     assert main(["evaluate", str(out), "--data", str(data), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["task"] == "classify"
-    assert main(["quantize", str(out), "--data", str(data), "-o", str(tmp_path / "again"), "--max-drop", "100"]) == 0
+    assert main(["quantize", str(out), "--data", str(data), "-o", str(tmp_path / "again"), "--max-drop", "100"]) == 2
+    assert "is in int8 already; quantize the model that it was made of" in capsys.readouterr().err
     assert main(["quantize", str(classifier), "--data", str(data), "-o", str(out)]) == 2
     assert "exists already and is not empty" in capsys.readouterr().err
 

@@ -47,6 +47,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """From the first product on, not from the two hundredth and in the background."""
     monkeypatch.delenv(few_rows.SWITCH)
     monkeypatch.setattr(few_rows._loader, "left_out", False)
+    monkeypatch.setattr(few_rows._loader, "most_rows", FEW_ROWS)
     monkeypatch.setattr(few_rows._Loader, "way", lambda self, products: None if self.left_out else few_rows.compiled())
     cached = few_rows.compiled
     cached.cache_clear()
@@ -457,6 +458,16 @@ def test_minilm_keeps_its_quality(precision: str, minilm_directory: Path, shared
     assert cosines.mean() > (0.995 if precision == "int8" else 0.999999)
 
 
+@compiled_here
+def test_a_server_takes_it_for_larger_batches(monkeypatch: pytest.MonkeyPatch, runs: list[int]) -> None:
+    monkeypatch.setattr(few_rows._Loader, "begin", lambda self: None)
+    few_rows.expect_few_rows()
+    other, x = FewRowsLinear(nn.Linear(8, 32)), torch.randn(few_rows.SERVED_ROWS, 8)
+    with torch.inference_mode():
+        torch.testing.assert_close(other(x), F.linear(x, other.weight, other.bias), rtol=1e-5, atol=1e-5)
+    assert len(runs) == 1
+
+
 def test_the_way_is_settled_by_the_size_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = few_rows._Loader()
     monkeypatch.setattr(few_rows, "_loader", loader)
@@ -510,6 +521,7 @@ def test_it_is_loaded_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.undo()
     monkeypatch.delenv(few_rows.SWITCH)
     monkeypatch.setattr(few_rows._loader, "left_out", False)
+    monkeypatch.setattr(few_rows._loader, "most_rows", FEW_ROWS)
     loader = few_rows._Loader()
     assert loader.way(few_rows.PATIENCE - 1) is None
     assert loader._thread is None

@@ -30,6 +30,7 @@ from bertworks.cli.labelled import (
     TextColumnOption,
     read_options,
 )
+from bertworks.errors import UsageError
 
 if TYPE_CHECKING:
     from bertworks.infer.predict import Predictor
@@ -102,10 +103,14 @@ def quantize(
     check_new_directory(output, overwrite)
     from bertworks.data.labelled.read import read
     from bertworks.infer.predict import Predictor
+    from bertworks.infer.quantize import float_layers_of
     from bertworks.infer.quantize_gate import quantize_measured
 
     prepare(seed=0, threads=threads)
     predictor = Predictor(model, task=task, batch_tokens=batch_tokens, precision="fp32")
+    directory = predictor.loaded.directory
+    if directory is not None and float_layers_of(directory) is not None:  # what it lost is not there to measure against
+        raise UsageError(f"{model} is in int8 already; quantize the model that it was made of")
     options = read_options(
         text_column=text_column,
         pair_column=pair_column,

@@ -40,6 +40,8 @@ from bertworks.nn.packed import Layout, Packed, Rows
 
 FEW_ROWS = {"AVX2": 1024, "AVX512": 512}.get(torch.backends.cpu.get_cpu_capability(), 0)
 """Up to so many rows the compiled way is the quicker one. Measured with the sizes of MiniLM; 0: not measured (ARM)."""
+SERVED_ROWS = 1024 if FEW_ROWS else 0
+"""The same in a server, whose batches come one at a time and have all threads to themselves."""
 PATIENCE = 200
 """So many small products are left to PyTorch before the compiler is loaded: eight sentences of MiniLM."""
 WORTH_BYTES = 2**20
@@ -128,7 +130,7 @@ def _openmp() -> Path | None:
 
 def worthwhile(rows: int, sample: Tensor, products: int = 1) -> Compiled | None:
     """The second way, where it can be taken for rows like `sample` and has been worth it in this process so far."""
-    few = 0 < rows <= FEW_ROWS and sample.dtype == torch.float32 and sample.is_cpu
+    few = 0 < rows <= _loader.most_rows and sample.dtype == torch.float32 and sample.is_cpu
     if not few or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return None
     return _loader.way(products)
@@ -143,6 +145,7 @@ class _Loader:
         self._thread: Thread | None = None
         self._way: Compiled | None = None
         self.left_out = False
+        self.most_rows = FEW_ROWS
 
     def way(self, products: int) -> Compiled | None:
         """What has been loaded so far."""
@@ -177,6 +180,7 @@ _loader = _Loader()
 
 def expect_few_rows() -> Callable[[], None]:
     """Begin to load the second way now, for a server, which will read one text after the other; the result waits for it."""
+    _loader.most_rows = SERVED_ROWS
     _loader.begin()
     return _loader.wait
 
@@ -303,7 +307,7 @@ class _Layers:
         self.state = _State(parts)
         self.hidden, self.inner = path[0].attention.out.out_features, path[0].feed_forward.up.out_features
         self.heads = path[0].attention.num_heads
-        self.zeros = np.zeros(max(self.inner, self.hidden, FEW_ROWS + way.panel), np.float32)
+        self.zeros = np.zeros(max(self.inner, self.hidden, SERVED_ROWS + way.panel), np.float32)
         self.panels = _packed([part for part in parts if not isinstance(part, nn.LayerNorm)], way)
         self.work = way.stack_work[type(parts[0])]
         self.template = np.zeros(len(path), way.layer_record)

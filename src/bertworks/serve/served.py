@@ -94,7 +94,7 @@ class Served:
             "routes": list(self.routes),
             "width": loaded.model.hidden_size,
             "layers": loaded.model.num_layers,
-            "window": loaded.window,
+            "window": loaded.window if self.predictor is None else self.predictor.window,
             "precision": loaded.precision,
         }
 

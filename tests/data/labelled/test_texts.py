@@ -268,7 +268,7 @@ def test_lines_of_text_can_only_be_predicted(tmp_path: Path) -> None:
     content = "a fine film\n\nother film\n"
     found = labelled(tmp_path, "a.txt", content, "classify", labelled=False)
     assert found == [("a fine film", None), ("", None), ("other film", None)]
-    assert "say it with --format" in refused(tmp_path, "a.txt", content, "classify")
+    assert "say what it is with --format" in refused(tmp_path, "a.txt", content, "classify")
     assert "can only be predicted" in refused(tmp_path, "a.txt", content, "classify", file_format="txt")
     assert "needs more than one text each" in refused(tmp_path, "a.txt", content, "pair", labelled=False)
 

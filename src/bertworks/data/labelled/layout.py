@@ -142,8 +142,9 @@ def _corrected(
     if task == "similarity" or not options.labelled:
         return "txt"
     message = (
-        "its extension does not say what it is, and neither do its first lines (no tabs between fields, no JSON, no TREC "
-        f"or fastText labels); say it with --format: {', '.join(FORMATS)}"
+        "its extension does not say what it is, and its first lines have no labels (no tabs between fields, no JSON, no TREC "
+        "or fastText labels); texts without labels can only be predicted; else say what it is with --format: "
+        f"{', '.join(name for name in FORMATS if name != 'txt')}"
     )
     raise DataError(message, path=path)
 
