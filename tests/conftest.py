@@ -76,6 +76,8 @@ def _same_start() -> None:
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+    if "accelerate.state" in sys.modules:  # it keeps the precision of whoever asked first, a Trainer's as well
+        sys.modules["accelerate.state"].AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture(scope="session")

@@ -387,7 +387,7 @@ def test_grid_search_and_cross_validation_of_fine_tuning(tiny: str) -> None:
         ("one text", "X is a single string; give a list of texts"),
         ([], "X is empty; at least one text is needed"),
         (["a", None], "row 1 of X is None, not a text"),
-        ([1.5, 2.5], "row 0 of X is 1.5, not a"),
+        ([1.5, 2.5], "row 0 of X is 1.5, neither a text nor a pair"),
         (["a", ("b", "c")], r"row 1 of X is \('b', 'c'\), not a text"),
         ([("a", "b"), ("c",)], r"row 1 of X is \('c',\), not a pair of texts"),
         (np.array([["a", "b", "c"]]), r"X has the shape \(1, 3\)"),

@@ -467,7 +467,11 @@ def _single_texts(X: Any) -> list[str]:
 def _texts(X: Any) -> list[Text]:
     """All texts, or all pairs of them."""
     rows = _rows(X)
-    return list(_single_texts(rows) if isinstance(rows[0], str) else _pairs(rows))
+    if isinstance(rows[0], str):
+        return list(_single_texts(rows))
+    if not isinstance(rows[0], tuple | list):
+        raise EstimatorError(f"row 0 of X is {rows[0]!r:.60}, neither a text nor a pair of texts")
+    return list(_pairs(rows))
 
 
 def _pairs(X: Any) -> list[tuple[str, str]]:

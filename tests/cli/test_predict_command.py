@@ -61,6 +61,21 @@ def test_a_file_of_texts(classifier: Path, lines: Path, tmp_path: Path, capsys: 
     assert left(tmp_path) == {"texts.txt", "out.jsonl"}
 
 
+def test_what_is_read_is_not_written(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a mill", "label": "no"}\n', encoding="utf-8")
+    before = path.read_bytes()
+    for given in (
+        ["predict", str(classifier), str(path), "-o", f"{tmp_path}/./rows.jsonl"],
+        ["evaluate", str(classifier), "--data", str(path), "-o", str(path)],
+        ["embed", str(path), "--text-column", "text", "-o", str(path)],
+        ["translate", "run", "nothing", str(path), "-o", str(path)],
+    ):
+        assert main(given) == 2
+        assert "is what is read, and would be lost" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
 def test_standard_input_to_standard_output(
     classifier: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,16 @@ def test_the_first_examples_may_be_enough(tmp_path: Path) -> None:
     )
 
 
+def test_examples_on_both_sides_are_told(tmp_path: Path) -> None:
+    dev = tmp_path / "dev.csv"
+    dev.write_text("text,label\nsentence number 3,no\nsentence number 30,yes\n", encoding="utf-8")
+    (tmp_path / "train.csv").write_text("\n".join(ROWS), encoding="utf-8")
+    run = RunSection(task="classify", model="m", train=str(tmp_path / "train.csv"), dev=str(dev))
+    told = read_data(run, DataSection()).understood
+    assert told[-1] == "1 of 2 evaluation examples are trained on as well, word for word"
+    assert not any("word for word" in sentence for sentence in read(tmp_path / "train.csv", ROWS).understood)
+
+
 def test_dev_and_its_fraction_exclude_each_other() -> None:
     run = RunSection(task="classify", model="m", train="a.csv", dev="b.csv")
     with pytest.raises(UsageError, match="not both"):

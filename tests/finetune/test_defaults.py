@@ -19,7 +19,7 @@ def test_by_hand() -> None:
     few, many = (suited(task, count, model) for count in (200, 7000))
     assert (few.train.epochs, few.train.batch_size) == (10.0, 16)
     assert (many.train.epochs, many.train.batch_size) == (3.0, 32)
-    assert many.train.optimizer.learning_rate == 5e-5
+    assert many.train.optimizer.learning_rate == 1e-4
     assert many.train.optimizer.betas == (0.9, 0.999)
     assert many.train.schedule.warmup == 0.1
     evaluation = many.train.evaluation
@@ -39,13 +39,14 @@ def test_adapters_and_heads_learn_faster() -> None:
     for count in (100, 5000):
         assert learning_rate_for(model, MethodSection(lora_rank=4), "classify", count) == 5e-4
         assert learning_rate_for(model, MethodSection(freeze_layers=5), "classify", count) == 5e-4  # all of them
-    assert learning_rate_for(model, MethodSection(freeze_layers=4), "classify", 5000) == 5e-5
+    assert learning_rate_for(model, MethodSection(freeze_layers=4), "classify", 5000) == 1e-4
 
 
 def test_few_examples_take_larger_steps() -> None:
     model, _ = make_model(layers=5)
-    rates = [learning_rate_for(model, MethodSection(), "tag", count) for count in (199, 200, 999, 1000)]
-    assert rates == [2e-4, 1e-4, 1e-4, 5e-5]
+    rates = [learning_rate_for(model, MethodSection(), "classify", count) for count in (199, 999, 1000)]
+    assert rates == [2e-4, 2e-4, 1e-4]
+    assert learning_rate_for(model, MethodSection(), "tag", 5000) == 2e-4
     assert learning_rate_for(model, MethodSection(), "similarity", 40) == 5e-5  # it has no new head
 
 

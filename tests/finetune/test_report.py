@@ -233,6 +233,9 @@ def test_warnings() -> None:
     assert "no better" in model_card(replace(found, baseline={"tfidf": {"accuracy": 0.75}}))
     assert warning(replace(found, baseline={"majority": {"accuracy": 0.1}})) is None
     assert warning(replace(found, baseline={})) is None
+    sure = replace(found, runs=[SeedRun(seed=0, figures={"accuracy": 1.0})], baseline={"tfidf": {"accuracy": 1.0}})
+    assert "too easy to tell" in str(warning(sure))
+    assert "One development example tells next to nothing" in str(warning(replace(sure, num_dev=1)))
     runs = [SeedRun(seed=seed, figures={"accuracy": value}) for seed, value in enumerate((0.7, 0.8))]
     assert "what the seed alone changes" in str(
         warning(replace(found, runs=runs, baseline={"majority": {"accuracy": 0.72}}))

@@ -14,6 +14,7 @@ from bertworks.errors import DataError
 from bertworks.tasks import for_examples
 from bertworks.tasks.attach import attach
 from bertworks.tasks.base import Chosen, Units
+from bertworks.tasks.ranking import Ranking
 from bertworks.tasks.similarity import Similarity, cosent
 from tests.tasks import small
 from tests.tasks.small import make_model
@@ -82,7 +83,7 @@ def test_losses_equal_sentence_transformers(kind: str) -> None:
     from sentence_transformers import losses as peers
 
     if kind == "pairs":
-        examples = [example(e.texts[0], e.texts[1], small.SENTENCES[n]) for n, e in enumerate(small.similar("pairs"))]
+        examples = [example(e.texts[0], e.texts[1], f"not {n}") for n, e in enumerate(small.similar("pairs"))]
         task = make(examples)
         peer: Any = peers.MultipleNegativesRankingLoss(Given(), scale=20.0)
         target = torch.zeros(0)
@@ -95,6 +96,42 @@ def test_losses_equal_sentence_transformers(kind: str) -> None:
     sides = [torch.from_numpy(np.stack([v[side] for v in vectors])) for side in range(len(vectors[0]))]
     theirs = float(peer([{"sentence_embedding": side} for side in sides], target))
     assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_what_another_row_calls_right_is_not_held_against_an_anchor() -> None:
+    examples = [example("a", "b", "a"), example("a", "c"), example("d", "b", "e")]
+    ranking = Ranking.of_examples(examples)
+    assert ranking.candidates.tolist() == [0, 1, 2, 4]  # a, b, c, e
+    assert ranking.kept.tolist() == [1, 0, 2, 4]  # of b, a, c, b, e
+    assert ranking.own.tolist() == [1, 2, 1]
+    assert sorted(zip(*ranking.other_answers().tolist(), strict=True)) == [(0, 0), (0, 2), (1, 0), (1, 1)]
+    assert ranking.other_answers(slice(1, 3)).T.tolist() == [[0, 0], [0, 1]]
+    ours, vectors = losses(make(examples), examples)
+    a, b, c, d, e = (vectors[unit][side] for unit, side in ((0, 0), (0, 1), (1, 1), (2, 0), (2, 2)))
+
+    def cosine(first: np.ndarray, second: np.ndarray) -> float:
+        return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
+
+    parts = [(a, b, [b, e]), (a, c, [c, e]), (d, b, [b, c, a, e])]
+    by_hand = [
+        math.log(sum(math.exp(20 * cosine(anchor, other)) for other in others)) - 20 * cosine(anchor, positive)
+        for anchor, positive, others in parts
+    ]
+    assert ours == pytest.approx(sum(by_hand) / 3, rel=1e-4)
+    # Though they are not in the same batch:
+    task = make(examples)
+    units = task.encode(examples, make_model("bert")[1], window=40, training=True)
+    batch = task.prepare(Chosen(units, np.array([1, 2])), 0.0)
+    assert batch.tensors["candidates"].tolist() == [3, 1, 4]  # b, c, e of a, c, d, b, e
+    assert batch.tensors["right"].T.tolist() == [[0, 0]]
+    # The same when it is judged: the second positive of "a" is nearer to it, and does not cost the first its place.
+    circle = {"a": 0, "b": 20, "c": 10, "d": 30, "e": 90}
+    outputs = [
+        np.array([[math.cos(math.radians(circle[t])), math.sin(math.radians(circle[t]))] for t in e.texts], np.float32)
+        for e in examples
+    ]
+    nothing: Any = None
+    assert [p.rank for p in make(examples).decode(examples, nothing, outputs, {})] == [1, 1, 1]
 
 
 def test_texts_are_found_again_through_dropout() -> None:

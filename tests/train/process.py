@@ -39,7 +39,7 @@ def main(output: Path, job: dict) -> None:
         gradient_checkpointing=job.get("gradient_checkpointing", False),
         checkpoint_steps=2,
         checkpoint_minutes=None,
-        evaluation=EvaluationConfig(steps=3),
+        evaluation=EvaluationConfig(**job.get("evaluation", {"steps": 3})),
     )
     parallel = Parallel(sharded=config.sharded, precision=job.get("precision", "fp32"))
     objective = SmallObjective()
@@ -84,7 +84,11 @@ def main(output: Path, job: dict) -> None:
         ]
         (output / "reports.json").write_text(json.dumps(figures))
         kept = make_model().to(next(model.parameters()).dtype)
-        state.load_weights(state.latest(directory).path, kept)
+        saved = state.latest(directory)
+        if config.evaluation.keep == "best":
+            state.load_best(saved, kept)
+        else:
+            state.load_weights(saved.path, kept)
         save_file(dict(kept.named_parameters()), output / "kept.safetensors")
     elif not config.sharded:
         save_file(dict(model.named_parameters()), output / "kept-1.safetensors")

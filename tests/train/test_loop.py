@@ -424,23 +424,25 @@ class Figures:
         return {"accuracy": self.values[len(self.seen) - 1]}
 
 
-@pytest.mark.parametrize("saving", [True, False])
+@pytest.mark.parametrize("saving", ["in memory", "at once", "with the next checkpoint"])
 @pytest.mark.parametrize("ema", [None, 0.9])
-def test_early_stopping_and_the_best_weights(saving, ema, tmp_path):
+def test_early_stopping_and_the_best_weights(saving, ema, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertworks.train.loop.HELD_SECONDS", 0.0 if saving == "at once" else 1000.0)
     evaluation = EvaluationConfig(steps=2, metric="accuracy", goal="highest", patience=2, keep="best")
     config = dataclasses.replace(CONFIG, evaluation=evaluation, ema=ema)
     figures = Figures(0.1, 0.5, 0.4, 0.5)
     model = make_model()
-    directory = tmp_path if saving else None
+    directory = None if saving == "in memory" else tmp_path
     reports = run(model, config, steps=20, evaluate=figures, directory=directory)
     assert [report.step for report in reports if report.evaluation] == [2, 4, 6, 8]
     assert reports[-1].step == 8
     assert "stopped early: accuracy did not improve in 2 evaluations; the best was 0.5 at step 4" in reports[-1].events
     assert same(weights(model), figures.seen[1])
-    if saving:
+    if directory is not None:
         saved = state.latest(tmp_path)
         assert saved.finished
-        assert {path.name for path in tmp_path.iterdir()} == {"step-00000004", "step-00000008"}
+        best = {"step-00000004"} if saving == "at once" else set()
+        assert {path.name for path in tmp_path.iterdir()} == {"step-00000008"} | best
         assert run(other := make_model(), config, steps=20, evaluate=figures, directory=directory, state=saved) == []
         assert same(weights(other), weights(model))
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bertworks.train import state
 from tests.train import process
 
 pytest.importorskip("accelerate")
@@ -80,6 +81,16 @@ def test_begun_alone_and_continued_in_shards(optimizer, tmp_path):
     whole = run(tmp_path / "whole", 1, optimizer=optimizer)
     run(tmp_path / "cut", 1, optimizer=optimizer, until=2)
     reports, weights = run(tmp_path / "cut", 2, optimizer=optimizer, sharded=True)
+    agree((whole[0][2:], whole[1]), (reports, weights))
+
+
+def test_a_best_model_of_one_process_is_kept_in_shards(tmp_path):
+    job = {"evaluation": {"steps": 1, "goal": "highest", "keep": "best"}}  # the first is the best
+    whole = run(tmp_path / "whole", 1, **job)
+    run(tmp_path / "cut", 1, until=2, **job)
+    (saved,) = (tmp_path / "cut" / "checkpoints").iterdir()
+    assert (saved / state.BEST).exists()
+    reports, weights = run(tmp_path / "cut", 2, sharded=True, **job)
     agree((whole[0][2:], whole[1]), (reports, weights))
 
 

@@ -107,9 +107,10 @@ def embed(
       cat lines.txt | bertworks embed - -o lines.jsonl --layers sum-last-4
       bertworks embed reviews.parquet -o reviews.npy --engine ray --workers 8
     """
-    from bertworks.data.outputs import ResumableOutput
+    from bertworks.data.outputs import ResumableOutput, not_an_input
     from bertworks.data.readers import CHUNK_CHARACTERS, TextReader
 
+    not_an_input(output, file)
     kind = "vector" if pooling is None else POOLINGS[choice(pooling, POOLINGS, "pooling")]
     choice(precision or "fp32", PRECISIONS, "precision")
     if normalize and kind != "vector":

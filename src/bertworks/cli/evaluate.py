@@ -82,9 +82,12 @@ def evaluate(
       bertworks evaluate ner --data test.conll --json
     """
     from bertworks.data.labelled.read import read
+    from bertworks.data.outputs import not_an_input
     from bertworks.infer.predict import Predictor
 
     prepare(seed=0, threads=threads)
+    if predictions is not None:
+        not_an_input(predictions, data)
     predictor = Predictor(model, task=task, device=device, batch_tokens=batch_tokens)
     options = read_options(
         text_column=text_column,

@@ -297,8 +297,9 @@ def _settings(config: FinetuneConfig) -> str:
     if config.run is not None and config.run.frozen:
         return f"a linear head on frozen vectors ({config.frozen.reads}), {config.frozen.folds}-fold cross-validation"
     train = config.train
+    epochs = f"{train.epochs:g} epoch{'' if train.epochs == 1 else 's'}"
     return (
-        f"batches of {train.batch_size}, {train.epochs:g} epochs, learning rate {train.optimizer.learning_rate:g}, "
+        f"batches of {train.batch_size}, {epochs}, learning rate {train.optimizer.learning_rate:g}, "
         f"best by {words(train.evaluation.metric)}"
     )
 
@@ -334,6 +335,7 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
                 "baseline": {name: dict(figures) for name, figures in result.baseline.items()},
                 **({"cross_validation": dict(result.cross_validation)} if result.cross_validation else {}),
                 **({"chosen": dict(result.chosen)} if result.chosen else {}),
+                "warnings": [] if result.doubt is None else [result.doubt],
                 "seeds": list(result.seeds),
                 "seconds": round(result.seconds, 3),
             }

@@ -91,9 +91,12 @@ def predict(
     """
     from bertworks.data.labelled.options import ReadOptions
     from bertworks.data.labelled.read import LabelledReader
+    from bertworks.data.outputs import not_an_input
     from bertworks.infer.predict import Predictor
 
     prepare(seed=0, threads=threads)
+    if output is not None:
+        not_an_input(output, file)
     predictor = Predictor(model, task=task, device=device, batch_tokens=batch_tokens, precision=precision)
     options = ReadOptions(
         text_column=text_column,

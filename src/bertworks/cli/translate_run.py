@@ -111,6 +111,7 @@ def run(
     """
     if alignment is not None and alignment.suffix not in (".html", ".json"):
         raise UsageError(f"--alignment is {alignment}; give a name that ends in .html (pictures) or .json (numbers)")
+    from bertworks.data.outputs import not_an_input
     from bertworks.data.readers import TextReader
 
     prepare(seed=seed, threads=threads)
@@ -125,6 +126,8 @@ def run(
         length_penalty=length_penalty,
         coverage_penalty=coverage_penalty,
     )
+    if output is not None:
+        not_an_input(output, file, *([] if reference is None else [reference]))
     with TextReader(
         file, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header
     ) as reader:

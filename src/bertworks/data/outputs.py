@@ -19,6 +19,13 @@ from bertworks.errors import OutputError
 JOINED = "joined"
 
 
+def not_an_input(output: Path, *inputs: str | Path) -> None:
+    """A file that is read is never what is written."""
+    for path in inputs:
+        if Path(path).exists() and output.exists() and output.samefile(path):
+            raise OutputError(f"{output} is what is read, and would be lost; choose another name for the output")
+
+
 class ResumableOutput:
     """One output file in the making; a context manager.
 

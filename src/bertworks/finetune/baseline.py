@@ -43,6 +43,7 @@ from bertworks.tasks.predictions import (
     SimilarityPrediction,
     TagPrediction,
 )
+from bertworks.tasks.ranking import Ranking
 from bertworks.tasks.regression import Regression
 from bertworks.tasks.tagging import Tagging
 from bertworks.tasks.tags import OUTSIDE, to_bio
@@ -316,11 +317,12 @@ def _similarity_tfidf(
     cosines = np.asarray(first.multiply(second).sum(axis=1)).ravel()
     if dev[0].score is not None:
         return [SimilarityPrediction(cosine) for cosine in cosines.tolist()]
-    others = [text for example in dev for text in example.texts[2:]]
-    candidates = sparse.vstack([second, words(others)]).tocsr() if others else second
+    ranking = Ranking.of_examples(dev)
+    candidates = words([text for example in dev for text in example.texts[1:]])[ranking.kept]
     predictions = []
     for start in range(0, len(dev), 1024):
         likeness = (first[start : start + 1024] @ candidates.T).toarray()  # (rows, candidates)
+        likeness[tuple(ranking.other_answers(slice(start, start + 1024)))] = -np.inf
         for row, own in zip(likeness, cosines[start : start + 1024].tolist(), strict=True):
             # Without a word in common nothing is nearer than anything else: all candidates share the middle place.
             ties = int((np.abs(row - own) <= SAME).sum())

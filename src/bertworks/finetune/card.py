@@ -34,7 +34,8 @@ AUTO_CLASSES = {
     "tag": "AutoModelForTokenClassification",
     "qa": "AutoModelForQuestionAnswering",
 }
-IMPORTANT = ("epochs", "batch_size", "learning_rate", "max_length", "lora_rank", "freeze_layers", "reads", "folds")
+IMPORTANT = ("epochs", "batch_size", "learning_rate", "max_length", "lora_rank", "freeze_layers")
+IMPORTANT_FROZEN = ("max_length", "reads", "folds")
 MAX_LABELS = 40
 LONGEST = 120
 REST = (
@@ -172,11 +173,22 @@ def _elsewhere(result: Result) -> list[str]:
     note = ""
     if result.task.settings().get("distribution") == "poisson":
         note = " Its output is the logarithm of the rate."
+    elif result.task.name == "tag":
+        note = ' Its pipeline needs `aggregation_strategy="first"`: the first token of a word has the word\'s tag.'
+    elif result.task.name == "qa":
+        note = " From which score on a question has no answer is in `bertworks.json`."
+    elif result.task.name != "regress":
+        note = " Temperature and thresholds, which make probabilities and labels of them here, are in `bertworks.json`."
     return [f"`transformers.{name}` opens it as well, with the same outputs.{note}", ""]
 
 
 def _training(result: Result) -> list[str]:
-    chosen = [(name, value) for name, value in flat(result.settings) if name.rpartition(".")[2] in IMPORTANT]
+    important = IMPORTANT_FROZEN if result.runs[result.kept].frozen else IMPORTANT
+    chosen = [
+        (name, value)
+        for name, value in flat(result.settings)
+        if name.rpartition(".")[2] in important and (name, value) != ("method.lora_rank", "0")
+    ]
     lines = [f"- {words(name.rpartition('.')[2])}: {value}" for name, value in chosen]
     lines.append(f"- seeds: {', '.join(str(run.seed) for run in result.runs)}")
     if len(result.runs) > 1:

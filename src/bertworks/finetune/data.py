@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bertworks.data.labelled.examples import Example, SimilarityExample
+from bertworks.data.labelled.examples import UNREAD, Example, SimilarityExample
 from bertworks.data.labelled.options import LabelledData
 from bertworks.data.labelled.read import read
 from bertworks.data.labelled.split import split
@@ -77,6 +77,10 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
             f"{len(train):,} are trained on"
         )
     test = read_files["test"].examples if "test" in read_files else []
+    trained = {_read_of(example) for example in train}
+    for name, examples in (("evaluation", dev), ("test", test)):
+        if known := sum(_read_of(example) in trained for example in examples):
+            understood.append(f"{known:,} of {len(examples):,} {name} examples are trained on as well, word for word")
     return RunData(
         train=train,
         dev=dev,
@@ -97,6 +101,11 @@ def _told(found: LabelledData) -> Iterable[str]:
     yield from found.understood
     for error in found.bad[1:]:
         yield f"left out as well: {error}"
+
+
+def _read_of(example: Example) -> tuple[Any, ...]:
+    """What a model reads of an example."""
+    return tuple(getattr(example, f.name) for f in fields(example) if f.name not in UNREAD)
 
 
 def _content(example: Example) -> tuple[Any, ...]:

@@ -26,7 +26,9 @@ QA_WINDOW = 384
 MANY_STEPS = 1000
 """An evaluation comes at least about every so many steps."""
 FEW_EXAMPLES, SOME_EXAMPLES = 200, 1000
-"""Fewer than these are few, and some."""
+"""Fewer than these are few, for a large model and for a small one."""
+FAR_TO_GO: tuple[TaskName, ...] = ("tag", "qa", "regress")
+"""Tasks that move a small model further than a label of the whole text does."""
 ULMFIT_DECAY = 0.385
 """1 / 2.6: how much slower a layer learns than the one above it."""
 ULMFIT_UNFREEZING = 0.2
@@ -115,20 +117,23 @@ def epochs_for(task: TaskName, num_examples: int) -> float:
 
 
 def learning_rate_for(model: Model, method: MethodSection, task: TaskName, num_examples: int) -> float:
-    """5e-5 for small models, 2e-5 from BERT's base size on; ten times that for adapters and for a head alone.
+    """1e-4 for small models, 2e-5 from BERT's base size on; 5e-4 to 2e-4 for adapters and for a head alone.
 
-    Few examples make few steps, in which a new head and the model under it have as far to go: up to four times that.
+    Few examples make few steps, in which a new head and the model under it have as far to go: twice that. So do small models
+    where tokens are judged, or a number is: MiniLM after three epochs on 2,000 sentences of CoNLL-2003 has an F1 of 63, 78,
+    85 and 84 with 5e-5, 1e-4, 2e-4 and 4e-4; with the first three SST-2 has 86.6, 87.1 and 85.8 %, STS-B 0.800, 0.808 and
+    0.815, and SQuAD (two epochs on 1,000 questions) an F1 of 13, 21 and 36.
     """
     size = sum(parameter.numel() for parameter in model.body.parameters())
     small = size < 40e6
-    rate = 5e-5 if small else 3e-5 if size < 80e6 else 2e-5
+    new_head = task != "similarity"
+    rate = (1e-4 if new_head else 5e-5) if small else 3e-5 if size < 80e6 else 2e-5
     layers = len(model.blocks)
     head_alone = method.freeze_layers is not None and method.freeze_layers >= layers
     if method.lora_rank or head_alone:
-        return rate * 10
-    if task == "similarity" or num_examples >= SOME_EXAMPLES:
-        return rate
-    return rate * (2 if small else 1) * (2 if num_examples < FEW_EXAMPLES else 1)
+        return min(rate, 5e-5) * 10
+    few = num_examples < (SOME_EXAMPLES if small else FEW_EXAMPLES)
+    return rate * 2 if new_head and (few or (small and task in FAR_TO_GO)) else rate
 
 
 def window_for(task: TaskName, model: Model, window: int, max_length: int | None) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from bertworks import hub
+from bertworks.data.labelled.examples import UNREAD
 from bertworks.finetune.config import FreshSection
 from bertworks.models.config import EmbeddingConfig, ModelConfig, RecurrentConfig
 from bertworks.models.model import Model
@@ -21,8 +22,6 @@ from bertworks.text.train import TrainerOptions, build_tokenizer, count_words, l
 from bertworks.train.recurrent import CELLS, OWN, parse_shape
 
 NAMES = tuple(f"bi{cell}" for cell in CELLS)
-LABELS = ("label", "tags", "group", "place", "id")
-"""Fields of examples that are not text to read."""
 
 
 def open_model(name: str | Path, examples: Sequence[Any], section: FreshSection) -> tuple[hub.Loaded, bool]:
@@ -64,7 +63,7 @@ def _texts(examples: Iterable[Any]) -> Iterator[str]:
     for example in examples:
         for field in fields(example):
             value = getattr(example, field.name)
-            if field.name in LABELS or value is None:
+            if field.name in UNREAD or value is None:
                 continue
             if isinstance(value, str):
                 yield value

@@ -143,10 +143,9 @@ def _folds(
             len(examples), max(int(share * len(examples)), folds), replace=False
         )
         numbers = np.sort(chosen)
-    if len(numbers) < folds:
-        raise UsageError(
-            f"there are {len(numbers)} examples for {folds} folds; use frozen.folds={max(len(numbers), 2)}"
-        )
+    if len(numbers) < 2:
+        raise UsageError("a head on frozen vectors is judged by folds, and one example cannot be divided; give more")
+    folds = min(folds, len(numbers))
     groups = [examples[number].group for number in numbers.tolist()]
     labels = [str(examples[number].label) for number in numbers.tolist()] if task.name in ("classify", "pair") else []
     kind: Any = KFold(folds, shuffle=True, random_state=seed)

@@ -29,6 +29,8 @@ DOES = {
     "qa": "answer questions from a text",
     "similarity": "tell how similar texts are",
 }
+FEW_TO_JUDGE = 8
+"""Fewer development examples than this tell nothing."""
 SURE = 1.96  # standard errors: 95 %
 
 
@@ -99,11 +101,18 @@ def warning(result: Result) -> str | None:
         return None
     value, name = result.figures[metric], TITLES.get(best[0], best[0])
     compared = f"{shown(metric, value)} against {shown(metric, best[1])}"
+    if result.num_dev < FEW_TO_JUDGE:
+        count = (
+            "one development example tells" if result.num_dev == 1 else f"{result.num_dev} development examples tell"
+        )
+        return f"{count.capitalize()} next to nothing ({name}: {compared}). Give more of them."
+    if is_share(metric) and value == best[1] == 1.0:
+        return f"The development examples are too easy to tell the model from a simple one ({name}: {compared})."
     if value <= best[1]:
         advice = (
             "Its vectors as they are do not tell what is asked: fine-tune it, or take another model."
             if _cross(result)
-            else "It has not learnt what it should: look at the loss below, try more epochs or another learning rate, "
+            else "It has not learnt what it should: look at the training loss, try more epochs or another learning rate, "
             "and check that the labels are right."
         )
         return f"The model is no better than a simple one ({name}: {compared}). {advice}"
@@ -175,7 +184,8 @@ def _noise(result: Result) -> float:
     """Half the width of a 95 % interval of a share of the development examples; nan for figures that are none."""
     metric = result.task.metric
     is_plain = metric == "accuracy" and result.task.name in ("classify", "pair", "choice")
-    if not (is_plain or metric == "exact_match") or not result.num_dev:
+    # An answer's F1 is between 0 and 1, and its mean no less certain than a share.
+    if not (is_plain or result.task.name == "qa") or not result.num_dev:
         return math.nan
     value = min(max(result.figures[metric], 0.5 / result.num_dev), 1 - 0.5 / result.num_dev)
     return SURE * math.sqrt(value * (1 - value) / result.num_dev)

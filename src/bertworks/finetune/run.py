@@ -58,6 +58,8 @@ MAY_CHANGE = (
     "run.data_sha256",
 )
 """Settings that a resumed run may change: none of them changes a result. Files may move; the examples must be the same."""
+TRAINS = ("train.epochs", "train.batch_size", "train.optimizer", "train.evaluation", "method.")
+"""Settings of a training that changes a model's weights."""
 SEARCH_RESULT = "result.json"
 
 
@@ -173,6 +175,8 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
         )
         if told := trainer.check(config):
             yield Note(told)
+        if run.frozen and (useless := [name for name in _named_settings(options) if name.startswith(TRAINS)]):
+            yield Note(f"--frozen trains no weights of the model: {', '.join(useless)} mean nothing here")
         baseline = _baseline(task, data, config)
         if stored is None and parallel.main:
             begin(options.output, {CONFIG_FILE: to_toml(config)})
@@ -216,16 +220,23 @@ def _with_options(base: FinetuneConfig, run: RunSection, options: FinetuneOption
     numbers = {"seed": options.seed, "seeds": options.seeds, "search": options.search, "model": options.model}
     said |= {name: value for name, value in numbers.items() if value is not None}
     asked = replace(run, task=options.task, frozen=options.frozen or run.frozen, **said)
-    if asked.seeds < 1 or asked.search < 0:
-        raise UsageError(f"--seeds must be at least 1 and --search at least 0, not {asked.seeds} and {asked.search}")
+    if asked.seeds < 1:
+        raise UsageError(f"--seeds must be at least 1, not {asked.seeds}")
+    if asked.search < 0:
+        raise UsageError(f"--search must be at least 0, not {asked.search}")
     if asked.frozen and asked.search:
         raise UsageError("--frozen and --search exclude each other: there are no settings of the training to search")
     return replace(config, data=data, run=asked)
 
 
+def _named_settings(options: FinetuneOptions) -> list[str]:
+    """The names of the settings on the command line."""
+    return [setting.partition("=")[0].strip() for setting in options.all_settings]
+
+
 def _pinned(options: FinetuneOptions) -> tuple[str, ...]:
     """The names of the settings that the user has chosen, in the file or on the command line."""
-    names = [setting.partition("=")[0].strip() for setting in options.all_settings]
+    names = _named_settings(options)
     if options.config is not None:
         try:
             names += _names(tomllib.loads(options.config.read_text(encoding="utf-8")))

@@ -67,6 +67,8 @@ def examples_of(
     labels: one per row: of a text a class, classes or a number; of words their tags; of a question its answer (a text,
             (text, start), "" = no answer), a list of those that are allowed, or None
     """
+    if not isinstance(rows, Iterable):
+        raise UsageError(f"{rows!r:.60} is no row, and no collection of rows")
     examples = [example_of(task, row, number) for number, row in enumerate(rows, start)]
     if labels is None:
         return examples

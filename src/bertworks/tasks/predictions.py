@@ -126,8 +126,8 @@ class SimilarityPrediction:
 
     similarity: float
     rank: int | None = None
-    """For pairs without a score: the place of the second text among all candidates of the set, by their similarity to
-    the first text; 1 = the nearest."""
+    """For pairs without a score: the place of the second text among all candidates of the set that are not right for the
+    first text themselves, by their similarity to it; 1 = the nearest."""
 
     def as_json(self) -> dict[str, Any]:
         return {"similarity": self.similarity} | ({} if self.rank is None else {"rank": self.rank})

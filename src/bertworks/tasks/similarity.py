@@ -3,7 +3,8 @@
 What is trained depends on what the examples are:
 
     pairs        (anchor, positive, negative …): the positive must be nearer to the anchor than every other positive
-                 and negative of the batch; cross entropy over 20 times the cosines (Henderson et al. 2017)
+                 and negative of the batch; cross entropy over 20 times the cosines (Henderson et al. 2017). A text that
+                 another row of the file calls right for the same anchor is not held against it
     scored       two texts and a number: `cosent` asks that pairs be in the order of their scores (Su 2022), `cosine`
                  that the cosine be the score, brought to 0 … 1 (squared error)
     unlabelled   single texts: each is computed twice, with two draws of dropout, and must find itself again among the
@@ -36,6 +37,7 @@ from bertworks.objectives.base import Batch, Loss
 from bertworks.tasks.base import Chosen, Decision, TaskName, Units
 from bertworks.tasks.metrics.ranking import pearson, spearman
 from bertworks.tasks.predictions import SimilarityPrediction
+from bertworks.tasks.ranking import Ranking, right_answers, text_numbers
 from bertworks.tasks.texts import data_error, text_runs
 from bertworks.tasks.units import cut_texts, frame_texts, pack_units, room_for, sequences_of, split_by, units_of
 from bertworks.text.tokenizer import Tokenizer
@@ -167,21 +169,28 @@ class Similarity:
     def encode(
         self, examples: Sequence[SimilarityExample], tokenizer: Tokenizer, *, window: int, training: bool
     ) -> Units:
-        texts = text_runs(tokenizer, [text for example in examples for text in example.texts])
+        strings = [text for example in examples for text in example.texts]
+        texts = text_runs(tokenizer, strings)
         counts = np.array([len(example.texts) for example in examples], np.int64)
         owners = np.arange(len(examples))
         room = room_for(tokenizer.template, window, pair=False)
         longer = np.repeat(owners, counts)[texts.lengths > room]
-        arrays = {}
+        arrays: dict[str, NDArray[Any]] = {}
         if training:
             self._check_training(examples)
-            if self.kind == "unlabelled":  # every text is a unit, and stands there twice
-                texts = texts.take(np.repeat(texts.starts, 2), np.repeat(texts.lengths, 2))
-                owners, counts = np.repeat(owners, counts), np.full(int(counts.sum()), 2)
-            elif self.kind == "scored":
+            if self.kind == "scored":
                 span = self.highest - self.lowest
                 scores = np.array([example.score for example in examples], np.float64)
                 arrays["targets"] = ((scores - self.lowest) / span).astype(np.float32)
+            else:
+                numbers = text_numbers(strings)
+                if self.kind == "unlabelled":  # every text is a unit, and stands there twice
+                    texts = texts.take(np.repeat(texts.starts, 2), np.repeat(texts.lengths, 2))
+                    owners, counts = np.repeat(owners, counts), np.full(int(counts.sum()), 2)
+                    numbers = np.repeat(numbers, 2)
+                first = np.cumsum(counts) - counts
+                arrays["texts"] = numbers  # of each sequence
+                arrays["answers"] = right_answers(numbers[first], numbers[first + 1])
         sequences = frame_texts(tokenizer.template, cut_texts(texts, room))
         if sequences.lengths.min(initial=1) < 1:
             raise DataError("a text has no tokens, and the tokenizer adds none; remove empty texts")
@@ -200,6 +209,13 @@ class Similarity:
         }
         if "targets" in units.arrays:
             tensors["targets"] = torch.from_numpy(units.arrays["targets"][rows.numbers])
+        if "texts" in units.arrays:
+            texts, first = units.arrays["texts"][sequences], np.cumsum(counts) - counts
+            offered = np.setdiff1d(np.arange(len(texts)), first)  # positives and negatives
+            ranking = Ranking(units.arrays["answers"], texts[first], texts[first + 1], texts[offered])
+            tensors["candidates"] = torch.from_numpy(offered[ranking.kept])  # (N,)
+            tensors["targets"] = torch.from_numpy(ranking.own)  # (U,)
+            tensors["right"] = torch.from_numpy(ranking.other_answers())  # (2, …)
         ordered = self.kind == "scored" and self.score_loss == "cosent"  # one loss for all pairs of pairs
         count = min(len(rows.numbers), 1) if ordered else len(rows.numbers)
         return Batch(packed=pack_units(rows, sequences[order]), counts={"similarity": count}, tensors=tensors)
@@ -228,10 +244,9 @@ class Similarity:
             else:
                 total = cosent(cosines * self.scale, targets)
             return {"similarity": Loss(sum=total, count=batch.counts["similarity"])}
-        others = torch.ones(len(vectors), dtype=torch.bool, device=vectors.device)
-        others[first] = others[first + 1] = False
-        logits = self.scale * anchors @ torch.cat([positives, vectors[others]]).T  # (U, N)
-        targets = torch.arange(len(anchors), device=vectors.device)
+        logits = self.scale * anchors @ vectors[batch.tensors["candidates"]].T  # (U, N)
+        logits = logits.index_put(tuple(batch.tensors["right"]), logits.new_tensor(float("-inf")))
+        targets = batch.tensors["targets"]
         nearest = logits.argmax(dim=-1) if len(anchors) else targets
         return {
             "similarity": Loss(
@@ -265,12 +280,15 @@ class Similarity:
         cosines = np.einsum("uh,uh->u", anchors, positives).tolist()
         if any(example.score is not None for example in examples):
             return [SimilarityPrediction(cosine) for cosine in cosines]
-        candidates = np.concatenate([positives, *(vectors[2:] for vectors in unit_vectors)])  # (N, H)
+        offered = np.concatenate([vectors[1:] for vectors in unit_vectors])
+        ranking = Ranking.of_examples(examples)
+        candidates = offered[ranking.kept]  # (N, H)
         ranks = []
         for start in range(0, len(anchors), ROWS_AT_ONCE):
-            rows = anchors[start : start + ROWS_AT_ONCE] @ candidates.T
-            own = np.array(cosines[start : start + ROWS_AT_ONCE])[:, None]
-            ranks += (1 + (rows > own + SAME).sum(axis=1)).tolist()
+            chunk = slice(start, start + ROWS_AT_ONCE)
+            rows = anchors[chunk] @ candidates.T
+            rows[tuple(ranking.other_answers(chunk))] = -np.inf
+            ranks += (1 + (rows > np.array(cosines[chunk])[:, None] + SAME).sum(axis=1)).tolist()
         return [SimilarityPrediction(cosine, rank) for cosine, rank in zip(cosines, ranks, strict=True)]
 
     def measure(

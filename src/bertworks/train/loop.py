@@ -47,6 +47,9 @@ __all__ = ["Data", "NonFiniteError", "StepReport", "evaluation_steps", "report_o
 
 BAD_IN_A_ROW = 3
 """So many non-finite steps in a row, and the weights are set back."""
+HELD_SECONDS = 30.0
+"""A best model that comes sooner than this after the last checkpoint is kept in memory, and saved with the next ones until
+there is a better one: a kill costs so much more time, and short trainings are not busy with saving."""
 
 Evaluate = Callable[[nn.Module], Mapping[str, float]]
 
@@ -124,7 +127,7 @@ def train(
 
     When the iterator is exhausted because the training is over, `module` holds the weights to keep: the averaged ones
     where there is an average, the best where `evaluation.keep` says so. Sharded, it holds a part of them only; read them
-    from the last checkpoint with `state.load_weights`.
+    from the last checkpoint with `state.load_weights` or `state.load_best`.
     """
     parallel = parallel or Parallel()
     training = _Training(
@@ -179,6 +182,7 @@ class _Training:
         self.last_saved: Path | None = None
         self.last_saved_at = time.monotonic()
         self.best_weights: dict[str, Tensor] | None = None
+        """Of the best evaluation, where its step has no checkpoint."""
         self.stopped = False
 
     def resume(self, saved: Saved) -> None:
@@ -192,6 +196,7 @@ class _Training:
             saved.progress, total_steps=self.progress.total_steps, finished=finished or early
         )
         self.last_saved = saved.path
+        self.best_weights = checkpoint.best_weights(saved, self.stepper.parameters, self.parallel)
 
     def step(self, batches: list[Any], start: float, stop: threading.Event | None) -> StepReport:
         config, before = self.config, self.progress.step
@@ -235,7 +240,8 @@ class _Training:
             events=tuple(events),
             stopped=self.stopped,
         )
-        if over or rolled_back or self.stopped or ((due or minutes or is_best) and not self.progress.bad_in_a_row):
+        worth_it = due or minutes or (is_best and not self._held())
+        if over or rolled_back or self.stopped or (worth_it and not self.progress.bad_in_a_row):
             report = dataclasses.replace(report, checkpoint=self._save(report))
         return report
 
@@ -307,8 +313,8 @@ class _Training:
             # After a step that was left out the weights are an earlier step's, and are not saved under this one.
             if better and math.isfinite(value) and not self.progress.bad_in_a_row:
                 self.progress = dataclasses.replace(self.progress, best=Best(step=step, value=value), stale=0)
-                if self.directory is None and wanted.keep == "best":
-                    self.best_weights = {name: w.detach().clone() for name, w in self.stepper.parameters.items()}
+                held = self._held() and wanted.keep == "best"
+                self.best_weights = self._copies() if held else None
             else:
                 better = False
                 self.progress = dataclasses.replace(self.progress, stale=self.progress.stale + 1)
@@ -322,6 +328,21 @@ class _Training:
             self.progress = dataclasses.replace(self.progress, finished=True)
         return figures, better
 
+    def _held(self) -> bool:
+        """Whether a new best model stays in memory. Where steps may be skipped, what there is to roll back to must be
+        settled by the steps alone, and with several processes the clock must not decide."""
+        if self.directory is None:
+            return True
+        settled = self.parallel.world > 1 or self.config.on_nonfinite == "skip"
+        return not settled and time.monotonic() - self.last_saved_at < HELD_SECONDS
+
+    def _copies(self) -> dict[str, Tensor]:
+        """The weights as they are now; beside a directory, on the CPU."""
+        return {
+            name: weight.detach().clone() if self.directory is None else weight.detach().to("cpu", copy=True)
+            for name, weight in self.stepper.parameters.items()
+        }
+
     def _minutes_are_over(self) -> bool:
         minutes = self.config.checkpoint_minutes
         return (
@@ -334,6 +355,9 @@ class _Training:
     def _save(self, report: StepReport) -> Path | None:
         if self.directory is None:
             return None
+        best = self.progress.best
+        if best is not None and best.step == self.progress.step:
+            self.best_weights = None  # they are these
         plain = {name: value for name, value in dataclasses.asdict(report).items() if name != "checkpoint"}
         self.last_saved = checkpoint.save(
             self.directory,
@@ -344,6 +368,7 @@ class _Training:
             settings=self.settings,
             parallel=self.parallel,
             report=plain,
+            best=self.best_weights,
         )
         self.last_saved_at = time.monotonic()
         return self.last_saved

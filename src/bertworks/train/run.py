@@ -319,10 +319,14 @@ class _Trainer:
         if self.parallel.main:
             checkpoints = self.output / CHECKPOINTS
             best = self.recipe.train.evaluation.keep == "best"
-            kept = _best_step(checkpoints, steps) if best else steps
+            saved = state.latest(checkpoints) if best else None  # which takes the hash of its files
+            kept = steps if saved is None or saved.best is None else saved.best.step
             if self.parallel.sharded:  # each process holds a part of the weights; the checkpoint holds them all
                 self.assembly = assemble(self.recipe, self.corpus, self.output / LEXICON_FILE)
-                state.load_weights(state.path_of(checkpoints, kept), self.assembly.module)
+                if saved is None or kept == steps:
+                    state.load_weights(state.path_of(checkpoints, steps), self.assembly.module)
+                else:
+                    state.load_best(saved, self.assembly.module)
             result = finish(
                 self.recipe,
                 self.corpus,
@@ -340,13 +344,6 @@ class _Trainer:
                 baseline=self.baseline,
             )
         self.parallel.barrier()
-
-
-def _best_step(directory: Path, last: int) -> int:
-    """The step with the best evaluation; the last one where nothing was evaluated."""
-    saved = state.latest(directory)
-    assert saved is not None, "a training that is over has saved"
-    return last if saved.best is None else saved.best.step
 
 
 def _finished(output: Path, stored: Recipe) -> Finished:

@@ -4,11 +4,13 @@
         model.safetensors        every parameter and persistent buffer of the trained module
         optimizer.safetensors    "exp_avg/body.blocks.0.…": the optimiser's tensors by kind and parameter
         average.safetensors      the averaged weights, where there are any
+        best.safetensors         the best evaluation's weights, where that step has no checkpoint of its own
         state.json               how far it is, what its step was like, the best so far, the settings, the files' SHA-256
 
 There is no random state and no position in the data to save: batches, masks and dropout are functions of the seed and the
 step. A checkpoint is written under a temporary name, synced, and renamed; only then are older ones deleted, down to the
-last two and the best. One that is damaged is passed over for the one before it. Nothing here is ever a pickle.
+last two and the best's, where it has one. One that is damaged is passed over for the one before it. Nothing here is ever a
+pickle.
 """
 
 from __future__ import annotations
@@ -37,11 +39,12 @@ from bertworks.errors import CheckpointError, OutputError
 from bertworks.train.average import Average
 from bertworks.train.parallel import Parallel
 
-MODEL, OPTIMIZER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
+MODEL, OPTIMIZER, AVERAGE, BEST = (f"{name}.safetensors" for name in ("model", "optimizer", "average", "best"))
+STATE = "state.json"
 FORMAT = 1
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 KEPT = 2
-"""How many of the newest checkpoints stay, beside the best."""
+"""How many of the newest checkpoints stay, beside the best's."""
 _NAME = re.compile(r"step-(\d{8,})")
 
 Tensors = dict[str, Tensor]
@@ -201,11 +204,14 @@ def save(
     settings: Mapping[str, Any],
     parallel: Parallel,
     report: Mapping[str, Any] | None = None,
+    best: Tensors | None = None,
 ) -> Path:
     """Write a checkpoint, then delete those that are no longer kept. Every process calls it; the main one writes."""
     files = {MODEL: module_tensors(module), OPTIMIZER: _optimizer_tensors(module, optimizer)}
     if average is not None:
         files[AVERAGE] = average.weights
+    if best is not None:
+        files[BEST] = best
     whole: dict[str, Tensors] = {}
     for file, tensors in files.items():
         whole[file] = {}
@@ -358,18 +364,41 @@ def restore(
     parallel.load_scaler_state(saved.progress.scaler)
 
 
+def best_weights(saved: Saved, parameters: Mapping[str, nn.Parameter], parallel: Parallel) -> Tensors | None:
+    """The weights of the best evaluation, where they came with a later step's checkpoint."""
+    if BEST not in saved.files:
+        return None
+    with _opened(saved.path / BEST) as stored:
+        return {name: parallel.share(tensor, parameters[name]) for name, tensor in stored.items()}
+
+
+def load_best(saved: Saved, module: nn.Module) -> None:
+    """The weights of the best evaluation until a checkpoint into a module."""
+    assert saved.best is not None
+    if BEST not in saved.files:
+        load_weights(path_of(saved.path.parent, saved.best.step), module)
+        return
+    load_weights(saved.path, module)
+    _fill_some(saved.path / BEST, module_tensors(module), None)
+
+
 def load_weights(path: Path, module: nn.Module, parallel: Parallel | None = None) -> None:
     """The weights to keep of a checkpoint into a module: the averaged ones where there are any."""
     tensors = module_tensors(module)
     _fill(path / MODEL, tensors, parallel)
     if (path / AVERAGE).exists():
-        with _opened(path / AVERAGE) as stored:
-            averaged = {name: tensors[name] for name in stored if name in tensors}
-        _fill(path / AVERAGE, averaged, parallel)
+        _fill_some(path / AVERAGE, tensors, parallel)
 
 
 def _is_fused(optimizer: torch.optim.Optimizer) -> bool:
     return any(group.get("fused") for group in optimizer.param_groups)
+
+
+def _fill_some(file: Path, tensors: Tensors, parallel: Parallel | None) -> None:
+    """Those of the tensors that the file has."""
+    with _opened(file) as stored:
+        targets = {name: tensors[name] for name in stored if name in tensors}
+    _fill(file, targets, parallel)
 
 
 @torch.no_grad()

@@ -71,6 +71,16 @@ def test_texts_to_predict_stay_whole(tmp_path: Path, content: str) -> None:
     assert example.text == content.rstrip("\n")
 
 
+def test_a_header_with_a_known_column_makes_a_table(tmp_path: Path) -> None:
+    """As from standard input, which has no extension; a text may have the name of a column in it."""
+    rows = 'nr;Kommentar des Kunden\n1;"gut; sehr\ngut"\n2;schlecht\n'
+    known = {"text_column": "Kommentar des Kunden"}
+    found = examples(tmp_path, "rows", rows, "classify", remembered=known, labelled=False)
+    assert [example.text for example in found] == ["gut; sehr\ngut", "schlecht"]
+    texts = "Kommentar des Kunden\nKommentar des Kunden, und mehr\n"
+    assert len(examples(tmp_path, "texts", texts, "classify", remembered=known, labelled=False)) == 2
+
+
 def test_tables_to_predict(tmp_path: Path) -> None:
     found = examples(tmp_path, "a", "id,text,label\n1,a b,x\n2,c d,y\n", "classify", labelled=False)
     assert [example.text for example in found] == ["a b", "c d"]

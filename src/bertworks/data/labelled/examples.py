@@ -91,4 +91,7 @@ class SimilarityExample:
     place: Place
 
 
+UNREAD = ("label", "tags", "offsets", "answers", "score", "group", "place", "id")
+"""Fields of examples that are no text for a model to read."""
+
 Example = TextExample | ChoiceExample | TaggedExample | QuestionExample | SimilarityExample

@@ -136,6 +136,8 @@ def _corrected(
         return "trec"
     if all("\t" in line for line in filled) and (options.labelled or _is_table(filled, "\t", task)):
         return "tsv"
+    if _names_a_column(filled[0], options):
+        return "csv"
     named = sum(plain(name) in KNOWN for name in filled[0].split(",")) >= 2
     if named and (options.labelled or _is_table(filled, ",", task)):
         return "csv"
@@ -147,6 +149,14 @@ def _corrected(
         f"{', '.join(name for name in FORMATS if name != 'txt')}"
     )
     raise DataError(message, path=path)
+
+
+def _names_a_column(line: str, options: ReadOptions) -> bool:
+    """Whether a line is a header with a column that was asked for, or that a model was trained with."""
+    said = (options.text_column, options.pair_column, *options.remembered.values())
+    wanted = {name for name in said if isinstance(name, str) and not name.isdigit()}
+    rows = (next(csv.reader([line], delimiter=delimiter)) for delimiter in DELIMITERS)
+    return any(len(row) > 1 and not wanted.isdisjoint(row) for row in rows)
 
 
 def _is_table(lines: Sequence[str], delimiter: str, task: TaskName) -> bool:
