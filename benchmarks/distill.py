@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine, matmul_probe
-from benchmarks.judge import sst2_rows
+from benchmarks.judge import sst2_rows, stsb
 from benchmarks.options import ROOT, add_places, command_line
 from benchmarks.report import table, write_json
 from benchmarks.studies import ENGLISH
@@ -42,16 +42,6 @@ def corpus_of_the_teacher(data: Path) -> Path:
         files = [str(data / "corpus" / f"{name}.txt.xz") for name in ENGLISH]
         run(bertworks, ["corpus", "build", *files, "--tokenizer", TEACHER, "-o", str(place), "-q"])
     return place
-
-
-def similarity(model: Any, data: Path) -> float:
-    """Spearman's correlation of cosines and scores on STS-B's dev set."""
-    from scipy.stats import spearmanr
-
-    lines = (data / "glue" / "STS-B" / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    rows = [line.split("\t") for line in lines]
-    first, second = (model.embed([row[column] for row in rows], normalize=True) for column in (7, 8))
-    return float(spearmanr((first * second).sum(axis=1), [float(row[9]) for row in rows]).statistic)
 
 
 def speeds(models: dict[str, Any], texts: Sequence[str], rounds: int) -> dict[str, list[float]]:
@@ -154,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "settings": SETTINGS,
         "run": trained,
         "layers": {name: str(model.model.num_layers) for name, model in models.items()},
-        "similarity": {name: similarity(model, options.data) for name, model in models.items()},
+        "similarity": {name: stsb(model.embed, options.data)[0] for name, model in models.items()},
         "speeds": speeds({name: models[name] for name in ("teacher", "student")}, texts[:1000], options.rounds),
         "matmul": matmul_probe(options.threads)(None),
     }

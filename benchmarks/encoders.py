@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.harness import describe_machine
 from benchmarks.options import ROOT, add_places, command_line, say
-from benchmarks.quality import Row, told
+from benchmarks.quality import Row, told, typed
 from benchmarks.report import table, write_json
 from benchmarks.study import run
 
@@ -75,10 +75,11 @@ def finetuned(name: str, model: str, options: argparse.Namespace) -> dict[str, A
         bertworks,
         ["finetune", *words, "--model", model, *more, "--threads", str(options.threads), "-o", str(output), "-q"],
     )
+    command = f"{row.command} --model {Path(model).name}"
     return {
-        "command": f"bertworks finetune {row.command} --model {Path(model).name} {shlex.join(more)} -o {name}",
+        "command": f"bertworks finetune {command} {shlex.join(more)} -o {name}",
         "wall_seconds": time.perf_counter() - started,
-        "metrics": json.loads((output / "metrics.json").read_text(encoding="utf-8")),
+        "metrics": {**json.loads((output / "metrics.json").read_text(encoding="utf-8")), **typed(command)},
     }
 
 

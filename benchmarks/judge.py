@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.embed import read_pairs
 from benchmarks.studies import CORPORA
 
 LENGTH = 128
+STSB_PAIRS = 1500  # all of them
 TOKENS = 4096  # in one forward pass
 
 
@@ -134,3 +136,13 @@ def sst2(directory: Path, data: Path) -> float:
     scaler = StandardScaler().fit(splits[0][0])
     head = LogisticRegression(max_iter=2000, C=0.1).fit(scaler.transform(splits[0][0]), splits[0][1])
     return float(head.score(scaler.transform(splits[1][0]), splits[1][1]))
+
+
+def stsb(embed: Callable[[list[str]], Any], data: Path) -> tuple[float, Any]:
+    """Spearman's correlation of cosines and scores on STS-B's dev set, and the vectors, first and second texts in turn."""
+    from scipy.stats import spearmanr
+
+    texts, scores = read_pairs(data, STSB_PAIRS)
+    vectors = np.asarray(embed(texts))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return float(spearmanr((unit[0::2] * unit[1::2]).sum(axis=1), scores).statistic), vectors

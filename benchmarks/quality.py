@@ -13,18 +13,23 @@ import json
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from benchmarks.finetune import OURS
 from benchmarks.harness import describe_machine
+from benchmarks.judge import stsb
 from benchmarks.options import ROOT, add_places, command_line, say
 from benchmarks.report import table, write_json
 from benchmarks.study import CACHE as STUDIES
 from benchmarks.study import corpus_directory, run
 
 CACHE = ROOT / "benchmarks" / ".cache" / "quality"
+THEIRS = "sentence-transformers"
 
 
 @dataclass(frozen=True)
@@ -155,13 +160,36 @@ def finetuned(name: str, options: argparse.Namespace) -> dict[str, Any]:
     shutil.rmtree(output, ignore_errors=True)
     started = time.perf_counter()
     run(bertworks, [*words, "-o", str(output), "-q"])
-    metrics = json.loads((output / "metrics.json").read_text(encoding="utf-8"))
-    return {
+    seconds = time.perf_counter() - started
+    entry = {
         "command": f"bertworks finetune {row.command} --seeds {seeds} -o {name}",
-        "wall_seconds": time.perf_counter() - started,
-        "machine": describe_machine(options.threads, ["bertworks", "torch"]),
-        "metrics": metrics,
+        "wall_seconds": seconds,
+        "machine": describe_machine(options.threads, ["bertworks", "torch", THEIRS]),
+        "metrics": {**json.loads((output / "metrics.json").read_text(encoding="utf-8")), **typed(row.command)},
     }
+    if name == "similarity":
+        compared = {"MiniLM": "minilm", "trained further": output}
+        entry["embeddings"] = {title: embeddings(model, options.data) for title, model in compared.items()}
+    return entry
+
+
+def typed(command: str) -> dict[str, str]:
+    """Training file and model as the command names them, without the places of this machine."""
+    words = shlex.split(command)
+    named = {"data": "--train", "model": "--model"}
+    return {key: words[words.index(option) + 1] for key, option in named.items() if option in words}
+
+
+def embeddings(model: str | Path, data: Path) -> dict[str, float]:
+    """STS-B by the cosines of a model's vectors, as `bertworks` and as `sentence-transformers` compute them."""
+    from sentence_transformers import SentenceTransformer
+
+    import bertworks
+    from bertworks.hub.resolve import resolve
+
+    ours, our_vectors = stsb(bertworks.load(model).embed, data)
+    theirs, their_vectors = stsb(SentenceTransformer(str(resolve(model)), device="cpu").encode, data)
+    return {OURS: ours, THEIRS: theirs, "largest_difference": float(np.abs(our_vectors - their_vectors).max())}
 
 
 def render(report: dict[str, Any]) -> str:
@@ -188,6 +216,7 @@ def render(report: dict[str, Any]) -> str:
         minutes = f"{metrics['seconds'] / 60:.1f}"
         rows.append([row.title, counts, figures, f"{own}: {baseline}", str(len(metrics["seeds"])), minutes])
         commands.append(entry["command"])
+    compared = [part for entry in report["rows"].values() for part in embedding_table(entry.get("embeddings", {}))]
     header = ["", "train / dev", "reached (± between seeds)", "simple models", "seeds", "minutes"]
     return "\n".join(
         [
@@ -198,10 +227,24 @@ def render(report: dict[str, Any]) -> str:
                 "also chose the weights that were kept; ± is the standard deviation between seeds.\n"
             ),
             table(header, rows) + "\n",
+            *compared,
             "The commands, with DATA for the folder of the data sets:\n",
             "```text\n" + "\n".join(commands) + "\n```\n",
         ]
     )
+
+
+def embedding_table(figures: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The embedding models in two programs; nothing where there are none."""
+    if not figures:
+        return []
+    rows = [
+        [title, f"{found[OURS]:.4f}", f"{found[THEIRS]:.4f}", f"{found['largest_difference']:.1e}"]
+        for title, found in figures.items()
+    ]
+    header = ["STS-B, Spearman", OURS, THEIRS, "largest difference of a number in the vectors"]
+    about = f"The embedding models opened by {THEIRS}; the model trained further is that of the best seed:\n"
+    return [about, table(header, rows) + "\n"]
 
 
 def told(value: float, spread: float | None) -> str:
@@ -232,6 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             report["rows"][name] = finetuned(name, options)
             say(f"  {report['rows'][name]['metrics']['metrics']}")
             write_json(report, options.output)
+    write_json(report, options.output)
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "quality.md").write_text(render(report), encoding="utf-8")
     print(render(report))

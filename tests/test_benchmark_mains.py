@@ -294,14 +294,16 @@ def test_finetune(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     finetune.main([*given, "2", "sst2"])  # in the other order, and nothing twice
     assert asked[-2:] == [(finetune.THEIRS, "sst2", 1), (finetune.OURS, "sst2", 1)]
     page = page_of("finetune", root, capsys)
-    assert "| SST-2, 3 epochs | accuracy | 55.0% (50.0%–60.0%) | 55.0% (50.0%–60.0%) | 2.50 (2.50–2.50) |" in page
+    assert (
+        "| SST-2, 3 epochs, 5e-05 | accuracy | 55.0% (50.0%–60.0%) | 55.0% (50.0%–60.0%) | 2.50 (2.50–2.50) |" in page
+    )
     count = len(asked)
     capsys.readouterr()
     finetune.main([*given, "1", "sst2", "--threads", "2"])  # which are other times; the other sets stay as they are
     assert len(asked) == count + 2
     page = page_of("finetune", root, capsys)
-    assert "| STS-B, 3 epochs |" in page
-    assert re.search("CoNLL-2003, MRPC, .*: 1 threads of .*; SST-2: 2 threads of .*, 100 GFLOP/s", page)
+    assert "| STS-B, 2 epochs, 0.0002 |" in page
+    assert re.search("CoNLL-2003, MRPC, .*: 1 thread of .*; SST-2: 2 threads of .*, 100 GFLOP/s", page)
 
 
 def test_both_sides_of_finetune_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,6 +333,10 @@ def test_quality_asks_for_figures_that_there_are() -> None:
     entry = {"command": "bertworks …", "metrics": {**metrics, "seconds": 60, "seeds": [0]}}
     report = {"command": "…", "rows": {"trec": entry}}
     assert "accuracy 0.900, f1_macro 0.800" in quality.render(report)
+    entry["embeddings"] = {
+        "MiniLM": {"bertworks": 0.86721, "sentence-transformers": 0.86719, "largest_difference": 2e-7}
+    }
+    assert "| MiniLM | 0.8672 | 0.8672 | 2.0e-07 |" in quality.render(report)
     del figures["f1_macro"]
     with pytest.raises(SystemExit, match="trec has no figure f1_macro"):
         quality.render(report)
