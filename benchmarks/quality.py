@@ -193,7 +193,7 @@ def embeddings(model: str | Path, data: Path) -> dict[str, float]:
 
 
 def render(report: dict[str, Any]) -> str:
-    rows, commands = [], []
+    rows, commands, folds = [], [], []
     for name, row in ROWS.items():
         entry = report["rows"].get(name)
         if entry is None:
@@ -216,6 +216,11 @@ def render(report: dict[str, Any]) -> str:
         minutes = f"{metrics['seconds'] / 60:.1f}"
         rows.append([row.title, counts, figures, f"{own}: {baseline}", str(len(metrics["seeds"])), minutes])
         commands.append(entry["command"])
+        if cross := metrics.get("cross_validation"):
+            reached = f"{cross['metric']} {told(cross['mean'], cross['std'])}"
+            folds.append(
+                f"Cross-validation ({row.title}): {reached} over {len(cross['folds'])} folds of the training rows.\n"
+            )
     compared = [part for entry in report["rows"].values() for part in embedding_table(entry.get("embeddings", {}))]
     header = ["", "train / dev", "reached (± between seeds)", "simple models", "seeds", "minutes"]
     return "\n".join(
@@ -227,6 +232,7 @@ def render(report: dict[str, Any]) -> str:
                 "also chose the weights that were kept; ± is the standard deviation between seeds.\n"
             ),
             table(header, rows) + "\n",
+            *folds,
             *compared,
             "The commands, with DATA for the folder of the data sets:\n",
             "```text\n" + "\n".join(commands) + "\n```\n",

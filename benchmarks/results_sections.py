@@ -202,14 +202,7 @@ def rows_of_quality(page: Page, names: tuple[str, ...]) -> list[str]:
         chosen = {name: report["rows"][name] for name in names if name in report["rows"]}
         if not chosen:
             return [f"These rows are not measured yet: `python -m benchmarks.quality {' '.join(names)}`\n"]
-        parts = embedded(quality.render({**report, "rows": chosen}))
-        for entry in chosen.values():
-            folds = entry["metrics"].get("cross_validation")
-            if folds:
-                parts.append(
-                    f"Cross-validation: {folds['mean']:.1%} ± {folds['std']:.1%} over {folds['folds']} folds.\n"
-                )
-        return parts
+        return embedded(quality.render({**report, "rows": chosen}))
 
     return page.part("quality", tell)
 

@@ -44,7 +44,8 @@ def quality_rows() -> dict[str, Any]:
         name: {"command": f"bertworks finetune {name}", "metrics": metrics(dict.fromkeys(row.figures, 0.75))}
         for name, row in quality.ROWS.items()
     }
-    rows["sst2-2000"]["metrics"]["cross_validation"] = {"mean": 0.8, "std": 0.02, "folds": 5}
+    folds = {"metric": "accuracy", "mean": 0.8, "std": 0.02, "folds": [0.78, 0.82]}
+    rows["sst2-2000"]["metrics"]["cross_validation"] = folds
     return rows
 
 
@@ -166,7 +167,7 @@ def test_every_file_is_rendered_with_its_command(tmp_path: Path) -> None:
     assert "| bertworks-en | 10 M | dev | 86.0 ± 1.0 |" in page
     assert "| BERT-tiny (2x128) | 4.4 M | published, test | 83.2 | 0.0 | 71.1 | 73.6 |" in page
     assert "| first layer (embeddings) | 90.0 | 90.0 | 91.0 |" in page
-    assert "Cross-validation: 80.0% ± 2.0% over 5 folds." in page
+    assert "): accuracy 0.800 ± 0.020 over 2 folds of the training rows." in page
     assert "| embed work | bertworks | 3.0 (1.5–4.5) texts/s | 1.50 | 50% | 100 |" in page
     assert "| human | 82.3 | 91.2 |" in page
     assert page.count("### Requests") == 1
