@@ -17,7 +17,6 @@ from bertworks.finetune.fit import TrainingData, fit
 from bertworks.tasks.classification import Classification
 from bertworks.tasks.regression import Regression
 from bertworks.tasks.run import evaluate_model
-from bertworks.train import state
 from bertworks.train.log import read_metrics
 from tests.finetune.small import QUICK, examples, make_model
 from tests.tasks.small import texts
@@ -167,17 +166,10 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("held", [0.0, 1000.0])
 @pytest.mark.parametrize("method", METHODS)
-def test_killed_after_any_step_and_resumed(
-    method: str, held: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bertworks.train.loop.HELD_SECONDS", held)
+def test_killed_after_any_step_and_resumed(method: str, tmp_path: Path) -> None:
     settings = (*METHODS[method], "train.checkpoint_steps=2", "train.batch_size=16")
     whole = fitted(events_of(*settings, directory=tmp_path / "whole"))
-    last = state.latest(tmp_path / "whole" / "checkpoints")
-    assert last is not None
-    assert (state.BEST in last.files) == (held > 0 and whole.best_step != whole.steps)
     lines = read_metrics(tmp_path / "whole")
     for killed in range(1, whole.steps + 1):
         directory = tmp_path / f"killed-{killed}"

@@ -106,6 +106,7 @@ def test_what_another_row_calls_right_is_not_held_against_an_anchor() -> None:
     assert ranking.own.tolist() == [1, 2, 1]
     assert sorted(zip(*ranking.other_answers().tolist(), strict=True)) == [(0, 0), (0, 2), (1, 0), (1, 1)]
     assert ranking.other_answers(slice(1, 3)).T.tolist() == [[0, 0], [0, 1]]
+    assert ranking.other_answers(slice(2, 2)).shape == (2, 0)
     ours, vectors = losses(make(examples), examples)
     a, b, c, d, e = (vectors[unit][side] for unit, side in ((0, 0), (0, 1), (1, 1), (2, 0), (2, 2)))
 

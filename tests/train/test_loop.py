@@ -447,6 +447,25 @@ def test_early_stopping_and_the_best_weights(saving, ema, tmp_path, monkeypatch)
         assert same(weights(other), weights(model))
 
 
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_best_weights_that_are_held_outlive_a_kill(ema, tmp_path):
+    evaluation = EvaluationConfig(steps=2, metric="accuracy", goal="highest", keep="best")
+    config = dataclasses.replace(CONFIG, evaluation=evaluation, ema=ema, checkpoint_steps=3)
+    figures = Figures(0.5, 0.1, 0.2, 0.3)  # the best came before the checkpoint, and has none of its own
+    objective = SmallObjective()
+    options = {"total_steps": 8, "seed": 3, "evaluate": figures, "directory": tmp_path}
+    for report in train(make_model(), objective, SmallData(objective, micro=2), config, **options):
+        if report.step == 4:
+            break
+    saved = state.latest(tmp_path)
+    assert saved.step == 3
+    assert state.BEST in saved.files
+    figures.values.insert(2, 0.1)  # step 4 is judged again
+    model = make_model()
+    run(model, config, steps=8, evaluate=figures, directory=tmp_path, state=saved)
+    assert same(weights(model), figures.seen[0])
+
+
 def test_the_average_is_evaluated_and_kept():
     config = dataclasses.replace(CONFIG, ema=0.9, evaluation=EvaluationConfig(steps=5, metric="accuracy"))
     figures = Figures(1.0, 1.0)

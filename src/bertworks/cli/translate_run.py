@@ -126,8 +126,12 @@ def run(
         length_penalty=length_penalty,
         coverage_penalty=coverage_penalty,
     )
-    if output is not None:
-        not_an_input(output, file, *([] if reference is None else [reference]))
+    read = [file, *([] if reference is None else [reference])]
+    for written in (output, alignment):
+        if written is not None:
+            not_an_input(written, *read)
+    if output is not None and output == alignment:
+        raise UsageError(f"-o and --alignment are both {output}; give each a name of its own")
     with TextReader(
         file, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header
     ) as reader:

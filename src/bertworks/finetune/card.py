@@ -35,7 +35,7 @@ AUTO_CLASSES = {
     "qa": "AutoModelForQuestionAnswering",
 }
 IMPORTANT = ("epochs", "batch_size", "learning_rate", "max_length", "lora_rank", "freeze_layers")
-IMPORTANT_FROZEN = ("max_length", "reads", "folds")
+IMPORTANT_FROZEN = ("max_length", "reads")
 MAX_LABELS = 40
 LONGEST = 120
 REST = (
@@ -175,21 +175,23 @@ def _elsewhere(result: Result) -> list[str]:
         note = " Its output is the logarithm of the rate."
     elif result.task.name == "tag":
         note = ' Its pipeline needs `aggregation_strategy="first"`: the first token of a word has the word\'s tag.'
-    elif result.task.name == "qa":
-        note = " From which score on a question has no answer is in `bertworks.json`."
-    elif result.task.name != "regress":
-        note = " Temperature and thresholds, which make probabilities and labels of them here, are in `bertworks.json`."
+    elif result.decision:
+        said = " and ".join(words(name) for name in result.decision)
+        note = f" What is decided by them here ({said}) is in `bertworks.json`."
     return [f"`transformers.{name}` opens it as well, with the same outputs.{note}", ""]
 
 
 def _training(result: Result) -> list[str]:
-    important = IMPORTANT_FROZEN if result.runs[result.kept].frozen else IMPORTANT
+    frozen = result.runs[result.kept].frozen
+    important = IMPORTANT_FROZEN if frozen else IMPORTANT
     chosen = [
         (name, value)
         for name, value in flat(result.settings)
         if name.rpartition(".")[2] in important and (name, value) != ("method.lora_rank", "0")
     ]
     lines = [f"- {words(name.rpartition('.')[2])}: {value}" for name, value in chosen]
+    if frozen:
+        lines.append(f"- folds: {len(frozen['folds'])}")  # there may have been too few examples for all of them
     lines.append(f"- seeds: {', '.join(str(run.seed) for run in result.runs)}")
     if len(result.runs) > 1:
         lines[-1] += f"; the saved model is that of seed {result.runs[result.kept].seed}"

@@ -25,8 +25,8 @@ QA_WINDOW = 384
 """Questions are asked of windows; longer ones cost more than they give (BERT's own for SQuAD)."""
 MANY_STEPS = 1000
 """An evaluation comes at least about every so many steps."""
-FEW_EXAMPLES, SOME_EXAMPLES = 200, 1000
-"""Fewer than these are few, for a large model and for a small one."""
+FEW_FOR_LARGE, FEW_FOR_SMALL = 200, 1000
+"""Fewer examples than these are few, for a large model and for a small one."""
 FAR_TO_GO: tuple[TaskName, ...] = ("tag", "qa", "regress")
 """Tasks that move a small model further than a label of the whole text does."""
 ULMFIT_DECAY = 0.385
@@ -117,7 +117,8 @@ def epochs_for(task: TaskName, num_examples: int) -> float:
 
 
 def learning_rate_for(model: Model, method: MethodSection, task: TaskName, num_examples: int) -> float:
-    """1e-4 for small models, 2e-5 from BERT's base size on; 5e-4 to 2e-4 for adapters and for a head alone.
+    """1e-4 for small models (5e-5 for `similarity`, which has no new head), 2e-5 from BERT's base size on; 5e-4 to 2e-4 for
+    adapters and for a head alone.
 
     Few examples make few steps, in which a new head and the model under it have as far to go: twice that. So do small models
     where tokens are judged, or a number is: MiniLM after three epochs on 2,000 sentences of CoNLL-2003 has an F1 of 63, 78,
@@ -132,7 +133,7 @@ def learning_rate_for(model: Model, method: MethodSection, task: TaskName, num_e
     head_alone = method.freeze_layers is not None and method.freeze_layers >= layers
     if method.lora_rank or head_alone:
         return min(rate, 5e-5) * 10
-    few = num_examples < (SOME_EXAMPLES if small else FEW_EXAMPLES)
+    few = num_examples < (FEW_FOR_SMALL if small else FEW_FOR_LARGE)
     return rate * 2 if new_head and (few or (small and task in FAR_TO_GO)) else rate
 
 

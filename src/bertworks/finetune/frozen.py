@@ -109,6 +109,8 @@ def fit_frozen(
     )
     if own_format:
         yield Note(OWN_FORMAT)
+    if 1 < len(data.train) < config.frozen.folds:
+        yield Note(f"{len(data.train)} examples make {len(data.train)} folds, not {config.frozen.folds}")
     if getattr(data.train[0], "pair", None) is not None:
         yield Note(PAIRS)
     vectors = yield from compute_vectors(task, model, units, stop)

@@ -136,6 +136,9 @@ def _folds(
     """Numbers of units to train on and of examples to judge by; groups stay together, classes are spread evenly."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
+    if len(examples) < 2:
+        raise UsageError("a head on frozen vectors is judged by folds, and one example cannot be divided; give more")
+    folds = min(folds, len(examples))
     numbers = np.arange(len(examples))
     share = MAX_FOLD_ROWS / max(num_rows(units), 1)
     if share < 1:
@@ -143,9 +146,6 @@ def _folds(
             len(examples), max(int(share * len(examples)), folds), replace=False
         )
         numbers = np.sort(chosen)
-    if len(numbers) < 2:
-        raise UsageError("a head on frozen vectors is judged by folds, and one example cannot be divided; give more")
-    folds = min(folds, len(numbers))
     groups = [examples[number].group for number in numbers.tolist()]
     labels = [str(examples[number].label) for number in numbers.tolist()] if task.name in ("classify", "pair") else []
     kind: Any = KFold(folds, shuffle=True, random_state=seed)

@@ -58,7 +58,11 @@ MAY_CHANGE = (
     "run.data_sha256",
 )
 """Settings that a resumed run may change: none of them changes a result. Files may move; the examples must be the same."""
-TRAINS = ("train.epochs", "train.batch_size", "train.optimizer", "train.evaluation", "method.")
+TRAINS = (
+    *(f"train.{name}" for name in ("epochs", "batch_size", "optimizer", "schedule", "clip_norm", "ema")),
+    *(f"train.evaluation.{name}" for name in ("steps", "patience", "keep")),
+    "method.",
+)
 """Settings of a training that changes a model's weights."""
 SEARCH_RESULT = "result.json"
 

@@ -52,9 +52,13 @@ class Ranking:
     def other_answers(self, rows: slice = slice(None)) -> Ints:
         """(2, …): rows, from the first of `rows`, and columns of candidates that are right beside an anchor's own positive."""
         anchors, own = self.anchors[rows], self.own[rows]
-        begins, ends = (np.searchsorted(self.answers[:, 0], anchors, side) for side in ("left", "right"))
-        row = np.repeat(np.arange(len(anchors)), ends - begins)
+        different, which = np.unique(anchors, return_inverse=True)  # an anchor may stand in most of the rows
+        begins, ends = (np.searchsorted(self.answers[:, 0], different, side) for side in ("left", "right"))
         texts = self.answers[ranges(begins, ends - begins), 1]
         column = np.minimum(np.searchsorted(self.candidates, texts), len(self.candidates) - 1)
-        there = (self.candidates[column] == texts) & (column != own[row])
-        return np.stack([row[there], column[there]])
+        there = self.candidates[column] == texts
+        counts = np.bincount(np.repeat(np.arange(len(different)), ends - begins)[there], minlength=len(different))
+        row = np.repeat(np.arange(len(anchors)), counts[which])
+        right = column[there][ranges((np.cumsum(counts) - counts)[which], counts[which])]
+        other = right != own[row]
+        return np.stack([row[other], right[other]])

@@ -323,7 +323,7 @@ class _Trainer:
             kept = steps if saved is None or saved.best is None else saved.best.step
             if self.parallel.sharded:  # each process holds a part of the weights; the checkpoint holds them all
                 self.assembly = assemble(self.recipe, self.corpus, self.output / LEXICON_FILE)
-                if saved is None or kept == steps:
+                if saved is None or saved.best is None:
                     state.load_weights(state.path_of(checkpoints, steps), self.assembly.module)
                 else:
                     state.load_best(saved, self.assembly.module)

@@ -369,6 +369,8 @@ def best_weights(saved: Saved, parameters: Mapping[str, nn.Parameter], parallel:
     if BEST not in saved.files:
         return None
     with _opened(saved.path / BEST) as stored:
+        if not parallel.sharded:  # as they were held before the stop: on the CPU
+            return {name: tensor.clone() for name, tensor in stored.items()}
         return {name: parallel.share(tensor, parameters[name]) for name, tensor in stored.items()}
 
 

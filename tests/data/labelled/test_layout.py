@@ -79,6 +79,14 @@ def test_a_header_with_a_known_column_makes_a_table(tmp_path: Path) -> None:
     assert [example.text for example in found] == ["gut; sehr\ngut", "schlecht"]
     texts = "Kommentar des Kunden\nKommentar des Kunden, und mehr\n"
     assert len(examples(tmp_path, "texts", texts, "classify", remembered=known, labelled=False)) == 2
+    texts = "text, that is what I want\nand no table\n"
+    assert len(examples(tmp_path, "texts", texts, "classify", remembered={"text_column": "text"}, labelled=False)) == 2
+
+
+@pytest.mark.parametrize("text", ["a, b " * 50_000, "one\rtwo, three"], ids=["long", "carriage return"])
+@pytest.mark.parametrize("known", [{}, {"text_column": "text"}])
+def test_texts_that_csv_cannot_read_are_texts(tmp_path: Path, text: str, known: dict[str, str]) -> None:
+    assert len(examples(tmp_path, "texts", f"{text}\nmore\n", "classify", remembered=known, labelled=False)) == 2
 
 
 def test_tables_to_predict(tmp_path: Path) -> None:

@@ -153,10 +153,17 @@ def _corrected(
 
 def _names_a_column(line: str, options: ReadOptions) -> bool:
     """Whether a line is a header with a column that was asked for, or that a model was trained with."""
-    said = (options.text_column, options.pair_column, *options.remembered.values())
-    wanted = {name for name in said if isinstance(name, str) and not name.isdigit()}
-    rows = (next(csv.reader([line], delimiter=delimiter)) for delimiter in DELIMITERS)
-    return any(len(row) > 1 and not wanted.isdisjoint(row) for row in rows)
+    known = options.remembered
+    said = [options.text_column, options.pair_column, *options.option_columns]
+    said += [*(known.get(f"{name}_column") for name in ("text", "pair", "label")), *known.get("option_columns", ())]
+    wanted = {name for name in said if name and not name.isdigit()}
+    if not wanted:
+        return False
+    rows = (_rows([line], delimiter, True)[0] for delimiter in DELIMITERS)
+    return any(
+        len(row) > 1 and not wanted.isdisjoint(row) and _like_names([field for field in row if field not in wanted])
+        for row in rows
+    )
 
 
 def _is_table(lines: Sequence[str], delimiter: str, task: TaskName) -> bool:
@@ -300,13 +307,18 @@ def has_header(rows: Sequence[Sequence[str]]) -> bool:
         return True
     if any(_all_numbers(column) for column in columns):
         return True
-    like_names = all(re.fullmatch(r"[\w #./()-]{0,40}", field) and len(field.split()) <= 3 for field in first)
+    like_names = _like_names(first)
     if like_names and any(_repeats(column) for column in columns):  # labels, and the first row has none of them
         return True
     longest = max(
         (sum(len(value.split()) for value in column) / len(column) for column in columns if column), default=0
     )
     return like_names and longest > 3 * max(len(field.split()) for field in first)
+
+
+def _like_names(fields: Sequence[str]) -> bool:
+    """Whether a row may be a header by its looks: a few short words a field, and no punctuation of sentences."""
+    return all(re.fullmatch(r"[\w #./()-]{0,40}", field) and len(field.split()) <= 3 for field in fields)
 
 
 def _repeats(values: Sequence[str]) -> bool:
