@@ -225,6 +225,11 @@ def test_classifier_learns(tiny: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(joblib.load(tmp_path / "classifier.joblib").predict_proba(TEXTS), probabilities)
 
     classifier.save(tmp_path / "saved")
+    classifier.save(tmp_path / "saved")  # again
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(BertworksError, match="is not empty and holds no model"):
+        classifier.save(tmp_path / "other")
     opened = bertworks.load(tmp_path / "saved").predict(TEXTS)
     np.testing.assert_allclose([list(one.probabilities.values()) for one in opened], probabilities, atol=1e-6)
 
@@ -410,7 +415,7 @@ def test_bad_targets(tiny: str) -> None:
         quick(Tagger, tiny).fit(SENTENCES, None)
     with pytest.raises(EstimatorError, match="row 0 of X is 'ab', not a list of words"):
         quick(Tagger, tiny).fit(["ab"], [["O"]])
-    with pytest.raises(BertworksError, match="has 2 words and 1 tags"):
+    with pytest.raises(EstimatorError, match="^row 0 of X: has 2 words and 1 tags"):
         quick(Tagger, tiny).fit([["a", "b"]], [["O"]])
     with pytest.raises(BertworksError, match="mills"):
         quick(QuestionAnswerer, tiny).fit(QUESTIONS, ["mills", *ANSWERS[1:]])

@@ -37,7 +37,7 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from bertworks.errors import UsageError
+from bertworks.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from bertworks.infer.loaded import LoadedModel
@@ -508,7 +508,11 @@ def _checked_y(estimator: Any, y: Any, count: int) -> Any:
 def _examples(task: TaskName, rows: Sequence[Any], labels: Sequence[Any]) -> list[Any]:
     from bertworks.infer.rows import examples_of
 
-    return list(examples_of(task, rows, labels=labels))
+    try:
+        return list(examples_of(task, rows, labels=labels))
+    except DataError as error:  # its file and line are the rows of X
+        message = str(error).removeprefix(f"{error.path}:{error.line}: ")
+        raise EstimatorError(f"row {error.line} of X: {message}") from error
 
 
 def _score(predictor: Predictor, examples: Sequence[Any]) -> float:

@@ -173,7 +173,7 @@ def test_bad_rows_are_told_or_left_out(classifier: Path, tmp_path: Path, capsys:
     assert "in.tsv:3: " in capsys.readouterr().err
     assert main([*arguments, "--skip-bad-rows"]) == 0
     assert [row["line"] for row in read(tmp_path / "out.jsonl")] == [2, 4]
-    assert "1 bad rows left out" in capsys.readouterr().err
+    assert "1 bad row left out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_columns_by_name(tmp_path: Path) -> None:
 
 
 def test_a_row_without_its_translation_has_a_place(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"pairs.tsv:2: has 1 fields where 2"):
+    with pytest.raises(DataError, match=r"pairs.tsv:2: has 1 field where 2"):
         read_parallel([write(tmp_path / "pairs.tsv", "a\tb\nc\nd\te\n")])
     with pytest.raises(DataError, match=r"lines.txt:1: .*no tab"):
         read_parallel([write(tmp_path / "lines.txt", "no pairs\nhere\n")])

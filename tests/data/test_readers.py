@@ -124,7 +124,7 @@ def test_csv_fields_over_several_lines_keep_their_place(tmp_path: Path) -> None:
     with TextReader(path) as reader:
         texts = reader.texts()
         assert [next(texts), next(texts)] == ["two\nlines", "three\n\nlines"]
-        with pytest.raises(DataError, match=r"a\.csv:7: has 1 fields where 2 are expected \(text, label\)"):
+        with pytest.raises(DataError, match=r"a\.csv:7: has 1 field where 2 are expected \(text, label\)"):
             next(texts)
 
 

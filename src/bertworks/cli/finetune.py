@@ -312,7 +312,7 @@ def _tell_training(event: Begun, plan: Planned) -> None:
     if plan.config.run is not None and plan.config.run.frozen:
         steps = ""
     else:
-        steps = f", {event.steps:,} steps{judged}"
+        steps = f", {event.steps:,} step{'s' * (event.steps != 1)}{judged}"
     print_result(
         f"training   {title}{part}{short(event.parameters)} parameters, {event.num_examples:,} examples{windows}{steps}"
     )

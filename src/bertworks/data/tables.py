@@ -142,7 +142,8 @@ class SeparatedValues:
             if self._fits(row):
                 yield place, dict(zip(self.names, row, strict=False))
             elif any(field.strip() for field in row):  # else a blank line with spaces in it
-                message = f"has {len(row)} fields where {len(self.names)} are expected ({', '.join(self.names)})"
+                fields = f"{len(row)} field{'s' * (len(row) != 1)}"
+                message = f"has {fields} where {len(self.names)} are expected ({', '.join(self.names)})"
                 self._on_bad(DataError(message, path=self.source.name, line=place))
 
     def _fits(self, row: list[str]) -> bool:

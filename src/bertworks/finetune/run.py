@@ -181,6 +181,10 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
             yield Note(told)
         if run.frozen and (useless := [name for name in _named_settings(options) if name.startswith(TRAINS)]):
             yield Note(f"--frozen trains no weights of the model: {', '.join(useless)} mean nothing here")
+        if run.frozen and run.seeds > 1:
+            yield Note(
+                "--frozen: a seed settles the folds only, so that the spread between seeds tells next to nothing"
+            )
         baseline = _baseline(task, data, config)
         if stored is None and parallel.main:
             begin(options.output, {CONFIG_FILE: to_toml(config)})

@@ -20,7 +20,7 @@ import numpy as np
 
 from bertworks import hub, tasks
 from bertworks.data.labelled.examples import Example, QuestionExample, TaggedExample, TextExample
-from bertworks.errors import DataError, ModelError, UsageError, choice
+from bertworks.errors import DataError, ModelError, OutputError, UsageError, choice
 from bertworks.hub.tables import MULTI_LABEL
 from bertworks.infer.loaded import LoadedModel, load
 from bertworks.infer.rows import Row, examples_of, is_one_row, num_characters
@@ -207,8 +207,11 @@ class Predictor:
         loaded, task = self.loaded, self.task
         if loaded.precision != "fp32":
             raise UsageError(f"this model is in {loaded.precision}; load it in fp32 to save it for other programs")
+        directory = Path(directory)
+        if directory.is_dir() and any(directory.iterdir()) and not (directory / "config.json").exists():
+            raise OutputError(f"{directory} is not empty and holds no model; choose another directory")
         settings = task.sentence_settings(self.window) if isinstance(task, Similarity) else None
-        hub.save(loaded.model, loaded.tokenizer, Path(directory), settings=settings)
+        hub.save(loaded.model, loaded.tokenizer, directory, settings=settings)
         saved = SavedTask(task=self.task.settings(), decision=self.decision, window=self.window, columns=self.columns)
         write_task(directory, saved)
 

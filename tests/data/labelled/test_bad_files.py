@@ -20,7 +20,7 @@ GOOD = "text,label\na fine film,1\na dull film,0\n"
         ("\n \n", "a.csv: is empty"),
         ("text,label\n", "a.csv: has no rows"),
         ("text,label,text\na b,1,c\n", "a.csv:1: the column name 'text' occurs twice in the header; rename one"),
-        (GOOD + "just a text\n", "a.csv:4: has 1 fields where 2 are expected (text, label)"),
+        (GOOD + "just a text\n", "a.csv:4: has 1 field where 2 are expected (text, label)"),
         (GOOD + "one, two,1\n", "a.csv:4: has 3 fields where 2 are expected"),
         (GOOD + "a b,\n", "a.csv:4: the label is missing (column 'label' is empty)"),
         (GOOD + '"never closed,1\nc d,1\n', "a.csv:4: is not valid csv (a quotation mark is opened and never closed)"),
@@ -35,7 +35,7 @@ def test_each_has_its_place(tmp_path: Path, content: str | bytes, message: str) 
 def test_a_tsv(tmp_path: Path) -> None:
     content = tabbed("a fine film | 1", "a dull film | 0", "no label", " | 1", "c d | ")
     assert refused(tmp_path, "a.tsv", content, "classify").startswith(
-        "a.tsv:3: has 1 fields where 2 are expected (1, 2)"
+        "a.tsv:3: has 1 field where 2 are expected (1, 2)"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from bertworks.data.labelled import TaskName
 from bertworks.data.labelled.layout import has_header
 from bertworks.errors import UsageError
-from tests.data.labelled.helpers import examples, labelled, parsed, tabbed
+from tests.data.labelled.helpers import examples, labelled, parsed, refused, tabbed
 
 
 @pytest.mark.parametrize(
@@ -165,3 +165,8 @@ def test_compressed(tmp_path: Path) -> None:
 
     content = gzip.compress(tabbed("a fine film | 1", "a dull film | 0").encode())
     assert labelled(tmp_path, "a.tsv.gz", content, "classify") == [("a fine film", "1"), ("a dull film", "0")]
+
+
+def test_a_word_for_excel(tmp_path: Path) -> None:
+    message = refused(tmp_path, "a.csv", "sep=;\ntext;label\na b;x\nc d;y\n", "classify")
+    assert message == "a.csv:1: 'sep=;' is a word for Excel and no row; remove that line"

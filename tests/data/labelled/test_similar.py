@@ -58,3 +58,9 @@ def test_empty_texts_are_left_out(tmp_path: Path) -> None:
     assert (len(data.examples), data.skipped) == (1, 1)
     data = parsed(tmp_path, "a.csv", "anchor,positive,negative\na b,a c,\na b, ,x y\n,a c,x y\n", "similarity")
     assert shown(list(data.examples)) == [("a b", "a c", None)]
+
+
+def test_labels_beside_single_texts_are_said_to_be_unused(tmp_path: Path) -> None:
+    rows = "text,label\n" + "".join(f"some words {n},{n % 2}\n" for n in range(8))
+    (said, *_) = parsed(tmp_path, "a.csv", rows, "similarity").understood
+    assert "text = text (alone) (not used: label; its classes are learnt by the task `classify`)" in said

@@ -120,3 +120,12 @@ def test_missing_answers_are_not_no_answers(tmp_path: Path) -> None:
     message = refused(tmp_path, "a.jsonl", content, "qa")
     assert "a.jsonl:3: the answers are missing (column 'answers'); a question without any has []" in message
     assert [len(one.answers) for one in examples(tmp_path, "a.jsonl", content, "qa", skip_bad_rows=True)] == [1, 0]
+
+
+def test_questions_without_a_header(tmp_path: Path) -> None:
+    rows = "When was it built?\tIt was built in 1834.\t1834\nWho was there?\tNobody was.\tNobody\n"
+    first, second = examples(tmp_path, "a.tsv", rows, "qa")
+    assert (first.question, first.answers[0].start, second.answers[0].text) == ("When was it built?", 16, "Nobody")
+    rows = "When was it built?\tIt was built in 1834.\n"
+    (only,) = examples(tmp_path, "a", rows, "qa", labelled=False)
+    assert (only.question, only.context, only.answers) == ("When was it built?", "It was built in 1834.", None)

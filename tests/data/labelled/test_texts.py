@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertworks.data.labelled import ReadOptions, read
+from bertworks.data.labelled import ReadOptions, TaskName, read
 from tests.data.labelled.helpers import examples, labelled, parsed, refused, tabbed
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0\r"))
@@ -324,3 +324,44 @@ def test_missing_labels_are_not_no_labels(tmp_path: Path) -> None:
     flags = "text,toxic,insult\na b,1,0\nc d,,1\n"
     message = refused(tmp_path, "a.csv", flags, "classify", label_column="toxic,insult", multi_label=True)
     assert "a.csv:3: the label column 'toxic' holds '', not 0 or 1" in message
+
+
+FLAGS = "text,toxic,insult\n" + "".join(f"some words {n},{n % 2},{n // 2 % 2}\n" for n in range(8))
+
+
+def test_one_of_several_flags_is_not_taken_silently(tmp_path: Path) -> None:
+    message = refused(tmp_path, "a.csv", FLAGS, "classify")
+    assert "2 columns hold 0 and 1, and each may be a label; choose one with --label-column, or all with" in message
+    assert message.endswith("--multi-label, from: toxic, insult")
+    assert examples(tmp_path, "a.csv", FLAGS, "classify", multi_label=True)[3].label == ("toxic", "insult")
+    assert examples(tmp_path, "a.csv", FLAGS, "classify", label_column="insult")[3].label == "1"
+    assert examples(tmp_path, "a.csv", FLAGS, "classify", labelled=False)[3].text == "some words 3"
+    sure = FLAGS.replace("toxic", "label")
+    assert examples(tmp_path, "b.csv", sure, "classify")[1].label == "1"
+
+
+@pytest.mark.parametrize("task", ["classify", "pair", "regress", "tag", "qa", "similarity"])
+def test_no_column_plays_two_parts(tmp_path: Path, task: TaskName) -> None:
+    rows = "text,other,label\n" + "".join(f"words of {n},more of {n},{n}\n" for n in range(8))
+    both = {"text_column": "text", "label_column": "text", "pair_column": None if task == "tag" else "other"}
+    assert "the column 'text' would be both" in refused(tmp_path, "a.csv", rows, task, **both)
+
+
+def test_decimal_commas(tmp_path: Path) -> None:
+    rows = "Text;Preis\n" + "".join(f"ein Ding {n};{n},50\n" for n in range(8))
+    assert "the column 'Preis' has numbers with decimal commas (0,50); write them with a point" in refused(
+        tmp_path, "a.csv", rows, "regress"
+    )
+    assert "holds '0,50', not a number; write numbers with a decimal point" in refused(
+        tmp_path, "a.csv", rows, "regress", label_column="Preis"
+    )
+
+
+def test_labels_that_may_not_be_what_was_meant(tmp_path: Path) -> None:
+    rows = "text,label\n" + "".join(f"some words {n},{label}\n" for n, label in enumerate(["A", "B", "A|B", "a"] * 5))
+    (said, *_) = parsed(tmp_path, "a.csv", rows, "classify").understood
+    assert "'A|B' is read as one label; --multi-label reads several, separated by '|'" in said
+    assert "the labels 'A' and 'a' differ in capital letters only, and are two" in said
+    (said, *_) = parsed(tmp_path, "a.csv", rows.replace("A|B", "A/B").replace(",a", ",C"), "classify").understood
+    assert "read as one" not in said
+    assert "differ in" not in said

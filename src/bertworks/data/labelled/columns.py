@@ -14,6 +14,7 @@ from typing import Any, Literal
 from bertworks.data.labelled.names import GROUPS, IDENTIFIERS, PAIRS, SOMETIMES_PAIRED, plain
 from bertworks.data.labelled.notes import Notes
 from bertworks.data.labelled.options import ReadOptions
+from bertworks.data.labelled.values import DECIMAL_COMMA
 from bertworks.data.tables import is_number, no_column
 from bertworks.errors import DataError
 
@@ -126,6 +127,22 @@ class Columns:
             return self.asked(options.group_column)
         found = self.named(GROUPS, without)
         return found if found is not None and self.kind(found) not in ("prose", "nothing") else None
+
+    def has_decimal_commas(self, name: str) -> bool:
+        """Whether a column holds numbers as they are written in half of Europe."""
+        values = self.values(name)
+        numbers = all(isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()) for value in values)
+        return bool(values) and numbers and any("," in value for value in values)
+
+    def check_apart(self, **parts: str | Sequence[str] | None) -> None:
+        """No column may play two parts."""
+        known: dict[str, str] = {}
+        for part, names in parts.items():
+            for name in (names,) if isinstance(names, str) else names or ():
+                if name in known:
+                    message = f"the column {name!r} would be both {known[name]} and {part}; choose others"
+                    raise self.ask(message, "with --text-column, --pair-column and --label-column")
+                known[name] = part
 
     # -- asking --------------------------------------------------------------------------------------------------------
 

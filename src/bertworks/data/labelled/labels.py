@@ -51,6 +51,7 @@ def label_reader(
         return _several(column, separator, names)
     if options.label_column is None:
         _check_classes(columns, column)
+    notes.facts += _doubts(columns, column)
     numbers = all(WHOLE.fullmatch(str(value).strip()) for value in columns.values(column))
     return _one(column, names, whole if numbers else str)
 
@@ -118,6 +119,23 @@ def _separator(columns: Columns, column: str, options: ReadOptions) -> str:
         return str(known)
     values = [value for value in columns.values(column) if isinstance(value, str)]
     return next((mark for mark in SEPARATORS if any(mark in value for value in values)), ",")
+
+
+def _doubts(columns: Columns, column: str) -> list[str]:
+    """What may not be meant: several labels in one, or one in two spellings."""
+    names = {value.strip() for value in columns.values(column) if isinstance(value, str)}
+    said = []
+    for mark in SEPARATORS:
+        joined = sorted(name for name in names if mark in name and {part.strip() for part in name.split(mark)} <= names)
+        if joined:
+            said.append(f"{joined[0]!r} is read as one label; --multi-label reads several, separated by {mark!r}")
+            break
+    spellings: dict[str, str] = {}
+    for name in sorted(names):
+        if (other := spellings.setdefault(name.casefold(), name)) != name:
+            said.append(f"the labels {other!r} and {name!r} differ in capital letters only, and are two")
+            break
+    return said
 
 
 def _check_classes(columns: Columns, column: str) -> None:

@@ -98,6 +98,10 @@ def find_layout(source: Source, task: TaskName, options: ReadOptions) -> Layout:
     assert file_format is not None
     if file_format not in ("csv", "tsv"):
         return Layout(file_format=file_format)
+    if re.fullmatch(r'"?sep=.?"?', filled[0].strip()):
+        raise DataError(
+            f"{filled[0].strip()!r} is a word for Excel and no row; remove that line", path=source.name, line=1
+        )
     delimiter = "\t" if file_format == "tsv" else _delimiter(filled)
     quoted = delimiter != "\t" or _tabs_with_quotes(lines)
     header = options.header

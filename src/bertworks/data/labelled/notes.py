@@ -57,5 +57,5 @@ class Notes:
         said = [f"{count:,} {what}" for what, count in self.counts.items()]
         said += [f"{count:,} {what} left out" for what, count in self.left_out.items()]
         if self.num_bad:
-            said.append(f"{self.num_bad:,} bad rows left out, the first: {self.errors[0]}")
+            said.append(f"{self.num_bad:,} bad row{'s' * (self.num_bad > 1)} left out, the first: {self.errors[0]}")
         return said

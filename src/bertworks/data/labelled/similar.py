@@ -54,7 +54,7 @@ def read_similar(table: Table, names: Sequence[str], options: ReadOptions, notes
         notes.columns = used(columns, text_column=roles.texts[0], pair_column=roles.texts[1], label_column=roles.score)
     if not options.labelled:
         roles = replace(roles, score=None)
-    notes.facts.append(str(roles))
+    notes.facts.append(str(roles) + _unused(columns, roles))
     wanted = [name for name in (*roles.texts, roles.score, roles.group) if name is not None]
     for line, record in table.records(wanted if names else ()):
         try:
@@ -73,7 +73,14 @@ def find_roles(columns: Columns, options: ReadOptions) -> Roles:
         score = columns.asked(options.label_column)
     elif len(texts) == 2:
         score = _score(columns, texts)
+    columns.check_apart(text=texts[0], pair=texts[1:], label=score)
     return Roles(texts=texts, score=score, group=columns.group(options, (*texts, score)))
+
+
+def _unused(columns: Columns, roles: Roles) -> str:
+    """A label beside single texts: the user may have meant another task."""
+    label = columns.named(LABELS, roles.texts) if len(roles.texts) == 1 else None
+    return "" if label is None else f" (not used: {label}; its classes are learnt by the task `classify`)"
 
 
 def _texts(columns: Columns, options: ReadOptions) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ say. In version 2.0 a question may have no answer, and then `plausible_answers`,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, remembered, used
@@ -109,6 +110,9 @@ def read_question_table(
     asked = columns.asked
     question = asked(options.text_column) if options.text_column else columns.named(QUESTIONS)
     context = asked(options.pair_column) if options.pair_column else columns.named(CONTEXTS, (question,))
+    if (question, context) == (None, None) and not columns.has_names and len(columns.names) == 2 + options.labelled:
+        question, context, *rest = columns.names  # as they are always given
+        options = replace(options, label_column=options.label_column or "".join(rest) or None)
     if question is None or context is None:
         missing = "question (--text-column)" if question is None else "context (--pair-column)"
         raise columns.ask(f"there is no column that is plainly the {missing}", "choose it")
@@ -118,6 +122,7 @@ def read_question_table(
     answers = answers or columns.named(ANSWERS, (question, context))
     if answers is None and options.labelled:
         raise columns.ask("there is no column that is plainly the answers", "choose it with --label-column")
+    columns.check_apart(question=question, context=context, answers=answers)
     notes.columns = used(columns, text_column=question, pair_column=context, label_column=answers)
     starts = columns.named(ANSWER_STARTS)
     identity = columns.named(("id", "qid", "questionid", "idx", "index"))

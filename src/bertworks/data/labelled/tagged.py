@@ -70,6 +70,7 @@ def _find_columns(columns: Columns, options: ReadOptions) -> tuple[str, str | No
     tag = tag or columns.named(TAGS, (word,))
     if tag is None and options.labelled:
         raise columns.ask("there is no column that is plainly the tags", "choose it with --label-column")
+    columns.check_apart(words=word, tags=tag)
     return word, tag
 
 

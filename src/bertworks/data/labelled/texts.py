@@ -92,8 +92,12 @@ def find_roles(columns: Columns, task: TaskName, options: ReadOptions) -> Roles:
     if pair is None and task == "pair":
         raise columns.ask("the second text of the pair cannot be told", "choose it with --pair-column")
     if options.labelled and not labels:
+        if task == "regress" and (comma := next(filter(columns.has_decimal_commas, columns.names), None)):
+            message = f"the column {comma!r} has numbers with decimal commas ({columns.values(comma)[0]})"
+            raise DataError(f"{message}; write them with a point", path=columns.path)
         message = "there is no column that is plainly the label (a file without labels can only be predicted)"
         raise columns.ask(message, "choose it with --label-column")
+    columns.check_apart(text=text, pair=pair, label=labels)
     return Roles(text=text, pair=pair, labels=labels, group=columns.group(options, (text, pair, *labels)))
 
 
@@ -135,9 +139,14 @@ def _named_labels(
         found = columns.named(LABELS if task == "pair" else (*LABELS, *SINGLE_LABELS), without)
     if found is not None and columns.kind(found) == "prose" and plain(found) not in SURE_LABELS:
         found = None
-    if options.multi_label and (found is None or columns.kind(found) == "number"):
+    if found is None or columns.kind(found) == "number":
         flags = _flags(columns, without)
-        if len(flags) > 1:
+        if options.multi_label and len(flags) > 1:
+            return tuple(flags)
+        if found in flags and len(flags) > 1 and plain(found) not in SURE_LABELS and task == "classify":
+            if options.labelled:
+                message = f"{len(flags)} columns hold 0 and 1, and each may be a label"
+                raise columns.ask(message, "choose one with --label-column, or all with --multi-label", flags)
             return tuple(flags)
     return () if found is None else (found,)
 

@@ -15,6 +15,7 @@ from bertworks.errors import DataError
 HUGGING_FACE = b"huggingface"  # the key of what the `datasets` library writes beside a parquet's schema
 NO_CLASS = -1  # how that library spells a label that is not there
 
+DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 ClassNames = Mapping[str, list[str]]
@@ -59,7 +60,9 @@ def number_of(value: Any, column: str, place: Place) -> float | None:
     try:
         number = float("" if isinstance(value, str) and "_" in value else value)  # Python's 1_000 is nobody else's
     except (TypeError, ValueError):
-        message = f"the column {column!r} holds {value!r:.60}, not a number; choose another with --label-column"
+        comma = isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip())
+        advice = "write numbers with a decimal point" if comma else "choose another with --label-column"
+        message = f"the column {column!r} holds {value!r:.60}, not a number; {advice}"
         raise error_at(place, message) from None
     if not math.isfinite(number):
         raise error_at(place, f"the column {column!r} holds {value!r}, which is no finite number")
