@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.harness import describe_machine, matmul_probe
-from benchmarks.options import ROOT, add_places, command_line, say
+from benchmarks.options import ROOT, add_places, command_line, say, whole_command
 from benchmarks.process import memory_mebibytes, thread_environment
 from benchmarks.report import table, write_json
 from benchmarks.study import spread
@@ -352,6 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 say(f"{name}, seed {seed}, {engine}: {result['seconds']:.0f} s, {result['figures']}")
                 report["runs"].append({**result, **settings(name), "on": here, "matmul": speed})
                 write_json(report, options.output)
+    report["command"] = whole_command("finetune", arguments, [run["set"] for run in report["runs"]], SETS)
     write_json(report, options.output)
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "finetune.md").write_text(render(report), encoding="utf-8")

@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +29,13 @@ def command_line(name: str, arguments: Sequence[str] | None) -> str:
     """The command as typed, for the report."""
     shown = sys.argv[1:] if arguments is None else list(arguments)
     return shlex.join(["python", "-m", f"benchmarks.{name}", *shown])
+
+
+def whole_command(name: str, arguments: Sequence[str] | None, parts: Iterable[str], known: Collection[str]) -> str:
+    """For a report that is made in pieces: the command as typed, with all `parts` that are in the file now. `known` are the
+    parts that there can be."""
+    shown = sys.argv[1:] if arguments is None else list(arguments)
+    return command_line(name, [*(part for part in known if part in set(parts)), *(w for w in shown if w not in known)])
 
 
 def say(line: str) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.finetune import OURS
 from benchmarks.harness import describe_machine
 from benchmarks.judge import stsb
-from benchmarks.options import ROOT, add_places, command_line, say
+from benchmarks.options import ROOT, add_places, say, whole_command
 from benchmarks.report import table, write_json
 from benchmarks.study import CACHE as STUDIES
 from benchmarks.study import corpus_directory, run
@@ -84,7 +84,7 @@ ROWS = {
     "counts-head": Row(
         "the same frozen encoder, its pooler and the head trained by our own loop",
         "regress --train CACHE/counts-train.jsonl --dev CACHE/counts-dev.jsonl --set task.distribution=poisson "
-        "--set method.freeze_layers=6 --learning-rate 1e-3 --epochs 3",
+        "--set method.freeze_layers=6 --learning-rate 3e-3 --epochs 10",
         ("d2", "deviance"),
         seeds=1,
     ),
@@ -274,11 +274,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report: dict[str, Any] = {"benchmark": "quality", "rows": {}}
     if options.output.exists():
         report = json.loads(options.output.read_text(encoding="utf-8"))
-    report["command"] = command_line("quality", arguments)
     for name in options.names or ROWS:
         if name not in report["rows"]:
             say(name)
             report["rows"][name] = finetuned(name, options)
+            report["command"] = whole_command("quality", arguments, report["rows"], ROWS)
             say(f"  {report['rows'][name]['metrics']['metrics']}")
             write_json(report, options.output)
     write_json(report, options.output)
