@@ -415,7 +415,7 @@ def test_bad_targets(tiny: str) -> None:
         quick(Tagger, tiny).fit(SENTENCES, None)
     with pytest.raises(EstimatorError, match="row 0 of X is 'ab', not a list of words"):
         quick(Tagger, tiny).fit(["ab"], [["O"]])
-    with pytest.raises(EstimatorError, match="^row 0 of X: has 2 words and 1 tags"):
+    with pytest.raises(EstimatorError, match=r"^row 0 of X: has 2 words and 1 tags"):
         quick(Tagger, tiny).fit([["a", "b"]], [["O"]])
     with pytest.raises(BertworksError, match="mills"):
         quick(QuestionAnswerer, tiny).fit(QUESTIONS, ["mills", *ANSWERS[1:]])
