@@ -62,7 +62,11 @@ ROWS = {
         ("exact_match", "f1", "no_answer_accuracy"),
     ),
     "swedish-minilm": Row("Swedish NER, MiniLM (English)", f"tag {SWEDISH}", ("f1",)),
-    "swedish-ours": Row("Swedish NER, our Swedish encoder", f"tag {SWEDISH} --model SWEDISH", ("f1",)),
+    "swedish-ours": Row(
+        "Swedish NER, our Swedish encoder (4x256, 15 minutes of pretraining on novels)",
+        f"tag {SWEDISH} --model SWEDISH",
+        ("f1",),
+    ),
     "chnsenticorp": Row(
         "ChnSentiCorp, Chinese ALBERT-tiny",
         "classify --train DATA/chnsenticorp/train.tsv --dev DATA/chnsenticorp/dev.tsv --model ALBERT --epochs 2",
@@ -84,7 +88,7 @@ ROWS = {
     "counts-head": Row(
         "the same frozen encoder, its pooler and the head trained by our own loop",
         "regress --train CACHE/counts-train.jsonl --dev CACHE/counts-dev.jsonl --set task.distribution=poisson "
-        "--set method.freeze_layers=6 --learning-rate 3e-3 --epochs 10",
+        "--set method.freeze_layers=6 --learning-rate 1e-3 --epochs 3",
         ("d2", "deviance"),
         seeds=1,
     ),
