@@ -20,22 +20,22 @@ from benchmarks.report import table, write_json
 from benchmarks.study import run
 
 CACHE = ROOT / "benchmarks" / ".cache" / "layers"
+FILES = ("--train", "DATA/conll2003/train.conll", "--dev", "DATA/conll2003/dev.conll")
+"""DATA is the folder of the data sets."""
 
 
 def probed(model: str, options: argparse.Namespace) -> dict[str, Any]:
     """The `probe.json` of a model, and how the command was typed."""
     from bertworks.cli.main import main as bertworks
 
-    folder = options.data / "conll2003"
     output = CACHE / Path(model).name
-    files = ["--train", str(folder / "train.conll"), "--dev", str(folder / "dev.conll")]
+    files = [word.replace("DATA", str(options.data)) for word in FILES]
     more = ["--model", model, *shlex.split(options.options)]
     run(bertworks, ["probe", "layers", *files, *more, "-o", str(output), "--overwrite", "-q"])
-    typed = (
-        f"bertworks probe layers --train DATA/conll2003/train.conll --dev DATA/conll2003/dev.conll {shlex.join(more)}"
-    )
+    typed = shlex.join(["bertworks", "probe", "layers", *FILES, *more])
     result: dict[str, Any] = json.loads((output / "probe.json").read_text(encoding="utf-8"))
-    return {"command": typed, **result}
+    data = {name.removeprefix("--"): file for name, file in zip(FILES[::2], FILES[1::2], strict=True)}
+    return {"command": typed, **result, "data": result["data"] | data}  # without the places of this machine
 
 
 def figures(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
