@@ -41,6 +41,8 @@ class DataError(BertworksError):
     def __init__(self, message: str, *, path: str | Path | None = None, line: int | None = None) -> None:
         self.path = None if path is None else str(path)
         self.line = line
+        self.message = message
+        """Without the place."""
         place = "" if self.path is None else self.path + (f":{line}" if line is not None else "") + ": "
         super().__init__(place + message)
 

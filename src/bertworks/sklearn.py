@@ -511,8 +511,7 @@ def _examples(task: TaskName, rows: Sequence[Any], labels: Sequence[Any]) -> lis
     try:
         return list(examples_of(task, rows, labels=labels))
     except DataError as error:  # its file and line are the rows of X
-        message = str(error).removeprefix(f"{error.path}:{error.line}: ")
-        raise EstimatorError(f"row {error.line} of X: {message}") from error
+        raise EstimatorError(f"row {error.line} of X: {error.message}") from error
 
 
 def _score(predictor: Predictor, examples: Sequence[Any]) -> float:

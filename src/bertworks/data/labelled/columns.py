@@ -140,8 +140,8 @@ class Columns:
         for part, names in parts.items():
             for name in (names,) if isinstance(names, str) else names or ():
                 if name in known:
-                    message = f"the column {name!r} would be both {known[name]} and {part}; choose others"
-                    raise self.ask(message, "with --text-column, --pair-column and --label-column")
+                    message = f"the column {name!r} would be both {known[name]} and {part}"
+                    raise self.ask(message, "choose others with --text-column, --pair-column and --label-column")
                 known[name] = part
 
     # -- asking --------------------------------------------------------------------------------------------------------

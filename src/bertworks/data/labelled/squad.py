@@ -55,8 +55,7 @@ def _questions(document: Any, path: str) -> Iterator[tuple[Any, Any, dict[str, A
 
 def _named(error: DataError, name: Any, title: Any) -> DataError:
     """The same error with the question's identity, since the lines of a JSON file tell nothing."""
-    message = str(error).removeprefix(f"{error.path}:{error.line}: ")
-    named = DataError(f"question {error.line} (id {name!r}, article {title!r}): {message}", path=error.path)
+    named = DataError(f"question {error.line} (id {name!r}, article {title!r}): {error.message}", path=error.path)
     named.line = error.line
     return named
 
