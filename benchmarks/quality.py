@@ -88,7 +88,7 @@ ROWS = {
     "counts-head": Row(
         "the same frozen encoder, its pooler and the head trained by our own loop",
         "regress --train CACHE/counts-train.jsonl --dev CACHE/counts-dev.jsonl --set task.distribution=poisson "
-        "--set method.freeze_layers=6 --learning-rate 1e-3 --epochs 3",
+        "--set method.freeze_layers=6 --learning-rate 3e-3 --epochs 10",
         ("d2", "deviance"),
         seeds=1,
     ),

@@ -143,6 +143,21 @@ def test_the_file_of_a_map_is_that_of_the_map(page: Any, address: str) -> None:
     assert json.loads(Path(download.value.path()).read_text(encoding="utf-8"))["layers"] == "last"
 
 
+def test_an_answer_that_was_asked_for_earlier_leaves_an_error_standing(page: Any, address: str) -> None:
+    held: list[Any] = []
+    page.watch.expected = ("400",)
+    page.route("**/api/meaning/nearest", lambda route: held.append(route))
+    page.goto(f"{address}/#meaning?tab=map&query=a+cat")
+    page.locator(".scatter .dot").first.wait_for()
+    page.route("**/api/meaning/map", lambda route: route.fulfill(status=400, json={"error": "no"}))
+    page.get_by_label("Layers", exact=True).select_option("1")
+    failure = page.get_by_role("status").get_by_text("No.")
+    failure.wait_for()
+    held[0].continue_()
+    page.get_by_role("heading", name="Nearest to “a cat”").wait_for()
+    assert failure.is_visible()
+
+
 def test_texts_and_words_of_the_tabs_stay(page: Any, address: str) -> None:
     page.goto(f"{address}/#meaning")
     page.get_by_label("Texts, one in each line").fill("one\ntwo")

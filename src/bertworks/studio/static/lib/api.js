@@ -35,15 +35,25 @@ function sentence(text) {
   return /[.!?]$/.test(first) ? first : `${first}.`;
 }
 
-/** `onError(error)` and `onDone()` let the shell show what happened; the error is thrown on to the caller all the same. */
+/**
+ * `onError(error)` and `onDone()` let the shell show what happened; the error is thrown on to the caller all the same.
+ * An answer to what was asked before a failure is no news of it: `onDone` is not told.
+ */
 export function makeApi({ onError = () => {}, onDone = () => {} } = {}) {
+  let asked = 0;
+  let askedAtFailure = 0;
   async function run(path, options) {
+    asked += 1;
+    const own = asked;
     try {
       const answer = await request(path, options);
-      onDone();
+      if (own > askedAtFailure) onDone();
       return answer;
     } catch (error) {
-      if (error instanceof ApiError) onError(error);
+      if (error instanceof ApiError) {
+        askedAtFailure = asked;
+        onError(error);
+      }
       throw error;
     }
   }
