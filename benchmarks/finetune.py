@@ -130,15 +130,7 @@ def train_theirs(prepared: Prepared, seed: int, output: Path) -> dict[str, float
     transformers.utils.logging.disable_progress_bar()
     wanted, task, directory = prepared.set, prepared.task, prepared.loaded.directory
     units = task.encode(prepared.train, prepared.loaded.tokenizer, window=wanted.window, training=True)
-    rows = [
-        {"input_ids": ids, "token_type_ids": segments, **labels}
-        for ids, segments, labels in zip(
-            np.split(units.ids, units.starts[1:-1]),
-            np.split(np.zeros_like(units.ids) if units.segments is None else units.segments, units.starts[1:-1]),
-            targets(prepared, units),
-            strict=True,
-        )
-    ]
+    rows = trainer_rows(task, prepared.train, units)
     transformers.set_seed(seed)
     kind = getattr(transformers, f"AutoModelFor{wanted.architecture}")
     named = {"id2label": dict(enumerate(task.labels)), "label2id": {name: i for i, name in enumerate(task.labels)}}
@@ -176,12 +168,20 @@ def train_theirs(prepared: Prepared, seed: int, output: Path) -> dict[str, float
     return {"seconds": seconds}
 
 
-def targets(prepared: Prepared, units: Any) -> list[dict[str, Any]]:
+def trainer_rows(task: Any, examples: Sequence[Any], units: Any) -> list[dict[str, Any]]:
+    """Our units as the Trainer takes them."""
+    segments = np.zeros_like(units.ids) if units.segments is None else units.segments
+    cuts = units.starts[1:-1]
+    sequences = zip(np.split(units.ids, cuts), np.split(segments, cuts), targets(task, examples, units), strict=True)
+    return [{"input_ids": ids, "token_type_ids": kinds, **labels} for ids, kinds, labels in sequences]
+
+
+def targets(task: Any, examples: Sequence[Any], units: Any) -> list[dict[str, Any]]:
     """What the Trainer's models call the labels, one entry per unit."""
     owners, arrays = units.owners, units.arrays
-    match prepared.set.task:
+    match task.name:
         case "regress":
-            return [{"labels": float(prepared.train[owner].label)} for owner in owners]
+            return [{"labels": float(examples[owner].label)} for owner in owners]
         case "tag":
             found = []
             for unit, length in enumerate(units.num_tokens):
@@ -194,8 +194,8 @@ def targets(prepared: Prepared, units: Any) -> list[dict[str, Any]]:
             places = np.where(arrays["targets"] == 0, 0, arrays["context"][:, :1] + arrays["targets"] - 1)
             return [{"start_positions": int(start), "end_positions": int(end)} for start, end in places]
         case _:
-            numbers = {label: number for number, label in enumerate(prepared.task.labels)}
-            return [{"labels": numbers[prepared.train[owner].label]} for owner in owners]
+            numbers = {label: number for number, label in enumerate(task.labels)}
+            return [{"labels": numbers[examples[owner].label]} for owner in owners]
 
 
 def judge(prepared: Prepared, directory: Path) -> dict[str, float]:

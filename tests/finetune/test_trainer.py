@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from benchmarks.finetune import trainer_rows
 
 from bertworks import hub
 from bertworks.config import override
@@ -48,12 +48,13 @@ def test_equal_training_equals_the_trainers(
     attach(task, start, tokenizer)
     hub.save(start, tokenizer, tmp_path / "start")
     units = task.encode(examples, tokenizer, window=64, training=True)
+    rows = trainer_rows(task, examples, units)
     feed = Feed(task, units, batch_size=BATCH_SIZE, epochs=EPOCHS, seed=SEED)
     steps = [[int(unit) for unit in feed.at(step)] for step in range(feed.total_steps)]
 
     class Trainer(transformers.Trainer):  # type: ignore[name-defined, misc]
         def get_train_dataloader(self) -> Any:
-            return torch.utils.data.DataLoader(rows(units), batch_sampler=steps, collate_fn=self.data_collator)
+            return torch.utils.data.DataLoader(rows, batch_sampler=steps, collate_fn=self.data_collator)
 
     kind = getattr(transformers, f"AutoModelFor{architecture}")
     theirs = kind.from_pretrained(tmp_path / "start")
@@ -71,7 +72,7 @@ def test_equal_training_equals_the_trainers(
     collators = {"tag": transformers.DataCollatorForTokenClassification}
     collator = collators.get(name, transformers.DataCollatorWithPadding)
     known = transformers.AutoTokenizer.from_pretrained(tmp_path / "start")
-    Trainer(model=theirs, args=arguments, train_dataset=rows(units), data_collator=collator(known)).train()
+    Trainer(model=theirs, args=arguments, train_dataset=rows, data_collator=collator(known)).train()
 
     hub.save(fitted.model, fitted.tokenizer, tmp_path / "ours")
     ours = kind.from_pretrained(tmp_path / "ours").state_dict()
@@ -81,21 +82,3 @@ def test_equal_training_equals_the_trainers(
             continue  # its gradient is 0 but for rounding, which Adam makes steps of
         assert not weight.is_floating_point() or not torch.equal(weight, before[key]), key
         torch.testing.assert_close(ours[key], weight, atol=5e-5, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
-
-
-def rows(units: Any) -> list[dict[str, Any]]:
-    """The units as the Trainer takes them."""
-    found = []
-    for unit, ids in enumerate(np.split(units.ids, units.starts[1:-1])):
-        row: dict[str, Any] = {"input_ids": ids.tolist()}
-        if units.segments is not None:
-            row["token_type_ids"] = units.segments[units.starts[unit] : units.starts[unit + 1]].tolist()
-        if "places" in units.arrays:
-            chosen = slice(units.arrays["bounds"][unit], units.arrays["bounds"][unit + 1])
-            labels = np.full(len(ids), -100)
-            labels[units.arrays["places"][chosen]] = units.arrays["targets"][chosen]
-            row["labels"] = labels.tolist()
-        else:
-            row["labels"] = int(units.arrays["targets"][unit])
-        found.append(row)
-    return found
