@@ -70,7 +70,7 @@ if __name__ == "__main__":
 
 
 def run_ours(files: Sequence[Path], model: Path, output: Path, workers: int, python: str) -> list[str]:
-    command = [python, "-m", "bertworks.cli.main", "corpus", "build", *map(str, files), "--tokenizer", str(model)]
+    command = [python, "-m", "bertworks", "corpus", "build", *map(str, files), "--tokenizer", str(model)]
     return [*command, "-o", str(output / "corpus"), "--workers", str(workers), "--quiet"]
 
 

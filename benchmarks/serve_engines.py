@@ -51,12 +51,12 @@ SERVERS = {
     for server in (
         Server(
             "bertworks",
-            ("bertworks.cli.main", "serve", "model={model}", "--port", "{port}", "--threads", "{threads}"),
+            ("bertworks", "serve", "model={model}", "--port", "{port}", "--threads", "{threads}"),
         ),
         Server(
             "bertworks int8",
             (
-                "bertworks.cli.main",
+                "bertworks",
                 *("serve", "model={model}", "--port", "{port}", "--threads", "{threads}", "--precision", "int8"),
             ),
         ),

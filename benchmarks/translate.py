@@ -93,7 +93,7 @@ def train(name: str, row: Row, options: argparse.Namespace) -> Path:
     """The run's directory, finished."""
     output = CACHE / f"{name}-{key(row, options.data, options.budget, options.threads)}"
     if not (output / "metrics.json").exists():
-        command = [sys.executable, "-m", "bertworks.cli.main", "translate", "train", "-o", str(output)]
+        command = [sys.executable, "-m", "bertworks", "translate", "train", "-o", str(output)]
         if (output / "config.toml").exists():
             command.append("--resume")
         else:

@@ -39,6 +39,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "sklearn": ("finetune", "train", "infer"),
     "ray": ("infer",),
     "cli": ("train", "finetune", "translate", "vectors", "infer", "serve", "studio", "sklearn", "ray"),
+    "__main__": ("cli",),
 }
 WITHOUT_TORCH = ("errors", "atomic", "workers", "compiled", "config", "page", "text", "data", "vectors", "cli")
 NEVER = ("transformers", "sentence_transformers", "gensim")

@@ -127,7 +127,7 @@ def test_a_label_that_is_not_known_is_told_with_its_place(
 
 
 def start(files: dict[str, Path], output: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bertworks.cli.main", *given(files, output)]
+    command = [sys.executable, "-m", "bertworks", *given(files, output)]
     settings = ["--set", "train.checkpoint_steps=3", "--epochs", "4", "--seeds", "2"]
     return subprocess.Popen(
         [*command, *settings, *more],

@@ -158,7 +158,7 @@ STEPS = 40
 
 
 def start(corpus: Path, output: Path, *more: str, steps: int = STEPS, recipe: str = "bert") -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bertworks.cli.main", "pretrain", str(corpus), "-o", str(output)]
+    command = [sys.executable, "-m", "bertworks", "pretrain", str(corpus), "-o", str(output)]
     given = ["--recipe", recipe, "--steps", str(steps), "--threads", "1", "--track", "none", *SETTINGS]
     return subprocess.Popen(
         [*command, *given, "--set", "train.checkpoint_steps=3", *more],
@@ -304,7 +304,7 @@ def trained_by(
 ) -> subprocess.CompletedProcess[str]:
     """A few steps of `bertworks pretrain` by so many processes, without dropout."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    command = [sys.executable, *(launcher if processes > 1 else []), "-m", "bertworks.cli.main"]
+    command = [sys.executable, *(launcher if processes > 1 else []), "-m", "bertworks"]
     given = ["pretrain", str(corpus), "-o", str(output), "--recipe", recipe, *length, "--threads", "1"]
     more = ["model.dropout=0", "train.ema=0.9", "train.evaluation.steps=2", *settings]
     done = subprocess.run(

@@ -31,7 +31,7 @@ CLIENTS = 6
 @contextmanager
 def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """The program, and what it says once it listens."""
-    program = [sys.executable, "-m", "bertworks.cli.main", "serve", "--port", "0", "--json", *arguments]
+    program = [sys.executable, "-m", "bertworks", "serve", "--port", "0", "--json", *arguments]
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     running = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:

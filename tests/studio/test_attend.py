@@ -85,7 +85,7 @@ def test_the_studio_starts_and_stops(minilm_directory: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "bertworks.cli.main",
+        "bertworks",
         "studio",
         f"mini={minilm_directory}",
         "--no-open",

@@ -156,7 +156,3 @@ def _number_sentence(error: Any) -> str | None:
 def run() -> None:
     """The entry point of the installed command."""
     sys.exit(main(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    run()

@@ -59,7 +59,7 @@ def pretrain(
     the time covers and when it will be done. Stopped with Ctrl-C it saves;
     --resume continues from there, and the result is the same to the last
     bit. On several devices: torchrun --nproc-per-node 2 -m
-    bertworks.cli.main pretrain …
+    bertworks pretrain …
 
     \b
     Examples:

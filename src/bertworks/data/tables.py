@@ -232,11 +232,25 @@ class JsonLines:
         if isinstance(value, str):
             return {TEXT_COLUMN: value}
         if isinstance(value, dict):
-            return value
+            return with_inner(value)
         if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             return {str(number): item for number, item in enumerate(value, start=1)}
         message = f"must be a JSON object or string, not {_json_kind(value)}"
         raise DataError(message, path=self.source.name, line=place)
+
+
+def with_inner(record: dict[str, Any]) -> dict[str, Any]:
+    """A record and what lies in the objects in it, under dotted names: `meta.label`."""
+    if not any(isinstance(value, dict) for value in record.values()):
+        return record
+    entries = list(record.items())
+    for name, value in entries:  # it grows while it is read
+        if isinstance(value, dict):
+            entries += [(f"{name}.{inner}", content) for inner, content in value.items()]
+    found: dict[str, Any] = {}
+    for name, value in entries:
+        found.setdefault(name, value)
+    return found
 
 
 class Parquet:

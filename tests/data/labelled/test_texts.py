@@ -142,6 +142,25 @@ def test_a_json_list_of_objects_and_json_lines_under_the_same_name(tmp_path: Pat
     assert "is no table" in refused(tmp_path, "a.json", '{"a": 1,\n "b": 2}', "classify")
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_what_lies_in_objects_has_a_dotted_name(tmp_path: Path, name: str) -> None:
+    rows = [
+        {"data": {"body": f"A film of {n} hours.", "by": {"name": "Ann"}}, "meta": {"label": "lp"[n % 2]}}
+        for n in range(4)
+    ]
+    content = json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows))
+    said = labelled(tmp_path, name, content, "classify", text_column="data.body", label_column="meta.label")
+    assert said == [(f"A film of {n} hours.", "lp"[n % 2]) for n in range(4)]
+    named = "data, meta, data.body, data.by, meta.kind, data.by.name"
+    message = refused(tmp_path, name, content.replace('"label"', '"kind"'), "regress")
+    assert f"choose it with --label-column, from: {named}" in message
+
+
+def test_a_dotted_name_that_is_there_already_stays(tmp_path: Path) -> None:
+    row = json.dumps({"meta": {"label": "inner"}, "meta.label": "outer", "text": "Some words."})
+    assert labelled(tmp_path, "a.jsonl", row, "classify", label_column="meta.label") == [("Some words.", "outer")]
+
+
 def test_spare_commas_and_codes(tmp_path: Path) -> None:
     content = "v1,v2,,,\nham,see you soon,,,\nspam,win a prize,,,\n"
     assert labelled(tmp_path, "spam.csv", content, "classify") == [("see you soon", "ham"), ("win a prize", "spam")]

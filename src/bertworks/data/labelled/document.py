@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bertworks.data.source import Source
-from bertworks.data.tables import Record
+from bertworks.data.tables import Record, with_inner
 from bertworks.errors import DataError
 
 
@@ -28,7 +28,7 @@ class Records:
     """A table of records that are in memory; the place of a record is its number from 1."""
 
     def __init__(self, document: Any, path: str) -> None:
-        self._records = _records(document, path)
+        self._records = [with_inner(record) for record in _records(document, path)]
 
     def columns(self) -> dict[str, bool]:
         """The keys of the first records, and whether they hold strings."""
