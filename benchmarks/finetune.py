@@ -8,8 +8,8 @@ little between them, has BERT's 5e-5). The Trainer pads each batch to its longes
 its own, ours and theirs in turn, seed by seed; the time is that of the training without evaluation. Both results are
 Hugging Face directories, and both are judged by `bertworks`, whose figures equal the reference implementations' by test.
 
-Trainings that are in the JSON file already are not repeated, so the benchmark can be done in pieces, and a set at a time on
-different machines: what is held against each other comes from one.
+Trainings that are in the JSON file already are not repeated, so the benchmark can be done in pieces, and on different
+machines: the two trainings of a seed, which are held against each other, come from one.
 """
 
 from __future__ import annotations
@@ -234,6 +234,13 @@ def settings(name: str) -> dict[str, float]:
     return {"epochs": SETS[name].epochs, "rate": SETS[name].rate}
 
 
+def paired(runs: list[dict[str, Any]]) -> set[tuple[str, int]]:
+    """The sets and seeds of which both trainings are there, from the same machine."""
+    places = {(run["set"], run["seed"], run["engine"]): run["on"] for run in runs}
+    found = {(name, seed) for name, seed, _ in places}
+    return {each for each in found if (on := places.get((*each, OURS))) and on == places.get((*each, THEIRS))}
+
+
 def trained(engine: str, name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The result of one training."""
     here, there = multiprocessing.Pipe()
@@ -270,7 +277,10 @@ def render(report: dict[str, Any]) -> str:
             cells.append(spread([runs[engine][seed]["figures"][wanted.metric] for seed in both], form))
         cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
         for engine in (OURS, THEIRS):
-            cells.append(f"{statistics.median(runs[engine][seed]['seconds'] for seed in both):.0f}")
+            seconds: dict[tuple[str, int], list[float]] = {}
+            for seed in both:
+                seconds.setdefault(place(runs[engine][seed]), []).append(runs[engine][seed]["seconds"])
+            cells.append(" / ".join(f"{statistics.median(each):.0f}" for each in seconds.values()))
         for engine in (OURS, THEIRS):
             cells.append(f"{max(runs[engine][seed]['peak_mebibytes'] for seed in both):.0f}")
         rows.append([*cells, str(len(both))])
@@ -292,18 +302,24 @@ def render(report: dict[str, Any]) -> str:
             (
                 f"Means over the seeds with their range, on each set's development file{limit}. Batches of {BATCH_SIZE}, "
                 f"{WARMUP:.0%} warm-up, linear decay; epochs and learning rates stand in the table. Ours and the Trainer in "
-                f"turn; the speed ratio is taken seed by seed. {'; '.join(machines(report))}.\n"
+                f"turn; the speed ratio is taken seed by seed, seconds are medians (of each machine, where a set was on two). "
+                f"{'; '.join(machines(report))}.\n"
             ),
             table(header, rows) + "\n",
         ]
     )
 
 
+def place(run: dict[str, Any]) -> tuple[str, int]:
+    """What a training ran on: the processor, and how many threads of it."""
+    return run["on"]["processor"], run["on"]["threads"]
+
+
 def machines(report: dict[str, Any]) -> list[str]:
     """What the sets were measured on: the processor, its threads and its matrix-multiply rate."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for run in report["runs"]:
-        found.setdefault((run["on"]["processor"], run["on"]["threads"]), []).append(run)
+        found.setdefault(place(run), []).append(run)
     told = []
     for (processor, threads), runs in found.items():
         titles = ", ".join(wanted.title for name, wanted in SETS.items() if any(run["set"] == name for run in runs))
@@ -339,7 +355,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = json.loads(options.output.read_text(encoding="utf-8"))
         kept = before["runs"] if before["rows"] == options.rows else []
         kept = [run for run in kept if all(run.get(name) == value for name, value in settings(run["set"]).items())]
-        report["runs"] = [run for run in kept if run["set"] not in chosen or run["on"] == here]
+        whole = paired(kept)
+        report["runs"] = [run for run in kept if (run["set"], run["seed"]) in whole or run["on"] == here]
     done = {(run["set"], run["seed"], run["engine"]) for run in report["runs"]}
     speed = matmul_probe(options.threads)(None)
     for name in chosen:

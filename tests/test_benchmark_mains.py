@@ -299,11 +299,17 @@ def test_finetune(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     )
     count = len(asked)
     capsys.readouterr()
-    finetune.main([*given, "1", "sst2", "--threads", "2"])  # which are other times; the other sets stay as they are
-    assert len(asked) == count + 2
-    page = page_of("finetune", root, capsys)
-    assert "| STS-B, 2 epochs, 0.0002 |" in page
-    assert re.search("CoNLL-2003, MRPC, .*: 1 thread of .*; SST-2: 2 threads of .*, 100 GFLOP/s", page)
+    report = json.loads((root / "finetune.json").read_text(encoding="utf-8"))
+    report["runs"] = [run for run in report["runs"] if (run["set"], run["engine"]) != ("sst2", finetune.THEIRS)]
+    (root / "finetune.json").write_text(json.dumps(report), encoding="utf-8")
+    finetune.main([*given, "1", "sst2", "--threads", "2"])  # half a pair from elsewhere is no use; whole ones stay
+    assert asked[count:] == [(finetune.OURS, "sst2", 0), (finetune.THEIRS, "sst2", 0)]
+    assert re.search(
+        "CoNLL-2003, MRPC, .*: 1 thread of .*; SST-2: 2 threads of .*, 100 GFLOP/s", page_of("finetune", root, capsys)
+    )
+    finetune.main([*given, "2", "stsb", "--threads", "2"])
+    assert asked[count + 2 :] == [(finetune.THEIRS, "stsb", 1), (finetune.OURS, "stsb", 1)]
+    assert "| 2.50 (2.50–2.50) | 10 / 10 | 25 / 25 |" in page_of("finetune", root, capsys)
 
 
 def test_both_sides_of_finetune_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
