@@ -413,15 +413,16 @@ def test_three_times_without_a_checkpoint_stops():
 class Figures:
     """An evaluation that gives the listed values one after the other."""
 
-    def __init__(self, *values: float) -> None:
-        self.values = list(values)
+    def __init__(self, *values: float, losses: tuple[float, ...] = ()) -> None:
+        self.values, self.losses = list(values), losses
         self.seen: list[dict[str, Tensor]] = []
 
     def __call__(self, model: torch.nn.Module) -> dict[str, float]:
         assert not model.training
         assert not torch.is_grad_enabled()
         self.seen.append({name: weight.detach().clone() for name, weight in model.named_parameters()})
-        return {"accuracy": self.values[len(self.seen) - 1]}
+        number = len(self.seen) - 1
+        return {"accuracy": self.values[number], **({"loss": self.losses[number]} if self.losses else {})}
 
 
 @pytest.mark.parametrize("saving", ["in memory", "at once", "with the next checkpoint"])
@@ -445,6 +446,16 @@ def test_early_stopping_and_the_best_weights(saving, ema, tmp_path, monkeypatch)
         assert {path.name for path in tmp_path.iterdir()} == {"step-00000008"} | best
         assert run(other := make_model(), config, steps=20, evaluate=figures, directory=directory, state=saved) == []
         assert same(weights(other), weights(model))
+
+
+def test_the_loss_decides_between_equal_values(tmp_path):
+    evaluation = EvaluationConfig(steps=2, metric="accuracy", goal="highest", keep="best")
+    config = dataclasses.replace(CONFIG, evaluation=evaluation)
+    figures = Figures(0.0, 0.0, 0.0, losses=(7.3, 6.9, 7.1))
+    model = make_model()
+    run(model, config, steps=6, evaluate=figures, directory=tmp_path)
+    assert same(weights(model), figures.seen[1])
+    assert state.latest(tmp_path).best.step == 4
 
 
 @pytest.mark.parametrize("ema", [None, 0.9])

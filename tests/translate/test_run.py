@@ -75,6 +75,7 @@ def test_a_run_leaves_a_model_and_what_is_known_of_it(tmp_path: Path, options: d
     assert {"loss", "token_perplexity", "token_accuracy", "bleu", "bleu_greedy"} <= set(result["metrics"])
     assert set(result["test"]) == {"bleu", "bleu_greedy"}
     assert json.loads((output / "metrics.json").read_text()) == result
+    assert result["best_step"] <= result["steps"] == 6
     page = (output / "report.html").read_text(encoding="utf-8")
     assert "BLEU of greedy translations" in page
     assert 'class="heat small"' in page
@@ -87,6 +88,21 @@ def test_a_run_leaves_a_model_and_what_is_known_of_it(tmp_path: Path, options: d
     assert translator.window == 24
     assert len(again) == 2
     assert isinstance(run(output, (), resume=True, steps=None, **options)[-1], Finished)
+
+
+def test_what_is_kept_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([0.0, 0.0, 9.0, 4.0, 0.5, 0.4])  # before the training, while it trains, and of the finished one
+    monkeypatch.setattr("bertworks.translate.evaluate.score", lambda *_: next(scores))
+    output = tmp_path / "run"
+    result = finished(
+        run(output, write_pairs(tmp_path), "model.hidden_size=24", "train.evaluation.steps=2", steps=6)
+    ).result
+    assert (result["best_step"], result["steps"]) == (4, 6)
+    for name in ("report.html", "README.md"):
+        page = (output / name).read_text(encoding="utf-8")
+        assert "the weights of step 4 of 6, the best by BLEU while it trained" in page
+        assert "learnt next to nothing yet" in page
+        assert "2 + 2 layers of width 24" in page
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])

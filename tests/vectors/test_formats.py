@@ -145,7 +145,7 @@ def binary(words: int, dim: int, rows: list[tuple[bytes, int]]) -> bytes:
         (b"2 3\na 1 2 x\nb 1 2 3\n", ":2: has 'x' where a number should be"),
         (b"2 3\na 1 2 nan\nb 1 2 3\n", ":2: has a number that is not finite"),
         (b"3 3\na 1 2 3\nb 1 2 3\n", ":1: the first line says 3 words, but there are 2: it was cut off"),
-        (b"1 3\na 1 2 3\nb 1 2 3\n", ":1: the first line says 1 words, but there are 2: the first line is wrong"),
+        (b"1 3\na 1 2 3\nb 1 2 3\n", ":1: the first line says 1 word, but there are 2: the first line is wrong"),
         (b"2 0\na\nb\n", ":1: says that vectors have 0 numbers"),
         (b"2 4\na 1 2 3\nb 1 2 3\n", ":2: has 3 numbers, not 4"),
         (b"a 1 2 3\nb 1 2\n", ":2: has 2 numbers, not 3 as the first row has"),
@@ -177,6 +177,30 @@ def test_odd_but_whole_files_are_read(tmp_path, caplog):
     with gzip.open(tmp_path / "small.bin.gz", "wb") as file:
         file.write(binary(2, 5, [(b"a", 5), (b"\nb", 5)]))
     assert WordVectors.load(tmp_path / "small.bin.gz").words == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.vec.xz", "a.bin.gz"])
+def test_compressed_files_are_written_and_read(tmp_path, name):
+    vectors = WordVectors(["tea", "milk"], np.array([[1, 2], [3, 4.5]], np.float32))
+    vectors.save(tmp_path / name)
+    assert (tmp_path / name).read_bytes()[:2] in (b"\x1f\x8b", b"\xfd7")
+    read = WordVectors.load(tmp_path / name)
+    assert read.words == vectors.words
+    assert read.matrix.tolist() == vectors.matrix.tolist()
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-9])
+    with pytest.raises(DataError, match="damaged or cut off"):
+        WordVectors.load(tmp_path / name)
+    (tmp_path / name).write_text("tea 1 2\n")
+    with pytest.raises(DataError, match=r"is not .z-compressed at all: it begins with b'te"):
+        WordVectors.load(tmp_path / name)
+
+
+def test_what_is_not_compressed(tmp_path):
+    vectors = WordVectors(["tea"], np.ones((1, 2), np.float32))
+    with pytest.raises(OutputError, match=r"of the format gensim are not written in \.gz; leave that out"):
+        vectors.save(tmp_path / "a.kv.gz")
+    with pytest.raises(OutputError, match=r"what format is '\.model'\? Known: \.bin"):
+        vectors.save(tmp_path / "a.model.gz")
 
 
 def test_broken_directories_are_told(tmp_path):

@@ -343,7 +343,10 @@ def convert(
     source: VectorsArgument,
     destination: Annotated[
         Path,
-        typer.Argument(metavar="DESTINATION", help="Written as its name says: .bin, .kv, .txt, .vec, a directory."),
+        typer.Argument(
+            metavar="DESTINATION",
+            help="Written as its name says: .bin, .txt, .vec (of these also .gz, .xz), .kv, a directory.",
+        ),
     ],
     file_format: Annotated[
         str | None,

@@ -30,6 +30,8 @@ COMPRESSIONS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
     ".xz": lzma.LZMAFile,
 }
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+READING_ERRORS = (*DAMAGED, OSError)
 FIRST_BYTES = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\0"}  # how such a file begins
 
 
@@ -88,8 +90,18 @@ class Source:
             if number > skip:
                 yield number, self._decoded(raw, number)
 
+    def read(self, count: int = -1) -> bytes:
+        """The first bytes, uncompressed, at most `count`: for formats that are not lines."""
+        try:
+            return cast(bytes, self._stream().read(count))
+        except READING_ERRORS as error:
+            raise self._failure(error, None) from error
+
+    def _stream(self) -> Any:
+        return COMPRESSIONS[self.compression](self._raw) if self.compression else self._raw
+
     def _raw_lines(self) -> Iterator[bytes]:
-        stream = COMPRESSIONS[self.compression](self._raw) if self.compression else self._raw
+        stream = self._stream()
         number = 0
         try:
             for number, raw in enumerate(stream, start=1):  # the number is for the errors below
@@ -98,12 +110,17 @@ class Source:
                         raise DataError("looks like UTF-16; convert it to UTF-8 first", path=self.name, line=1)
                     raw = raw.removeprefix(codecs.BOM_UTF8) if self.encoding == "utf-8" else raw
                 yield raw
-        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        except READING_ERRORS as error:
+            raise self._failure(error, number + 1) from error
+
+    def _failure(self, error: Exception, line: int | None) -> DataError:
+        """What a failed reading means."""
+        if isinstance(error, DAMAGED):
             self._check_first_bytes()
             message = f"the compressed file is damaged or cut off ({error}); fetch or write it again"
-            raise DataError(message, path=self.name, line=number + 1) from error
-        except OSError as error:
-            raise DataError(f"cannot be read on: {error.strerror or error}", path=self.name, line=number + 1) from error
+            return DataError(message, path=self.name, line=line)
+        reason = getattr(error, "strerror", None) or error
+        return DataError(f"cannot be read on: {reason}", path=self.name, line=line)
 
     def _check_first_bytes(self) -> None:
         """Tell a file that only has the name of a compressed one from one that is damaged."""

@@ -309,10 +309,15 @@ class _Training:
                 raise ConfigError(f"evaluation.metric is {wanted.metric!r}; the evaluation gives: {there}")
             value = figures[wanted.metric]
             best = self.progress.best
+            loss = figures.get("loss")
             better = best is None or (value < best.value if wanted.goal == "lowest" else value > best.value)
+            if best is not None and value == best.value and loss is not None and best.loss is not None:
+                better = loss < best.loss
             # After a step that was left out the weights are an earlier step's, and are not saved under this one.
             if better and math.isfinite(value) and not self.progress.bad_in_a_row:
-                self.progress = dataclasses.replace(self.progress, best=Best(step=step, value=value), stale=0)
+                self.progress = dataclasses.replace(
+                    self.progress, best=Best(step=step, value=value, loss=loss), stale=0
+                )
                 held = self._held() and wanted.keep == "best"
                 self.best_weights = self._copies() if held else None
             else:

@@ -56,6 +56,8 @@ class Best:
 
     step: int
     value: float
+    loss: float | None = None
+    """Where the evaluation gives it: it decides between equal values."""
 
 
 @dataclass(frozen=True, kw_only=True)

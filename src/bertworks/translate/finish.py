@@ -25,6 +25,7 @@ from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.directory import CARD, METRICS, REPORT
 from bertworks.train.evaluate import Evaluation
 from bertworks.train.log import read_metrics
+from bertworks.train.state import Best
 from bertworks.translate.assemble import RunData, describe
 from bertworks.translate.config import TranslationConfig
 from bertworks.translate.evaluate import Judged, judged
@@ -42,6 +43,7 @@ def finish(
     *,
     losses: Evaluation,
     steps: int,
+    best: Best | None,
 ) -> dict[str, Any]:
     """Write everything; `module` holds the weights to keep. Returns the content of `metrics.json`."""
     module.eval()
@@ -62,11 +64,12 @@ def finish(
         "model": describe(config.model),
         "seconds": max((line.get("seconds", 0.0) for line in lines), default=0.0),
         "steps": steps,
+        "best_step": best.step if best is not None and config.train.evaluation.keep == "best" else None,
         "tokens": max((line.get("tokens", 0) for line in lines), default=0),
     }
     summary = Summary(
         name=output.resolve().name,
-        about=f"{config.about or describe(config.model)}. Trained with Bertworks on {len(data.train):,} pairs.",
+        about=f"{describe(config.model)}, trained with Bertworks on {len(data.train):,} pairs.",
         parameters=sum(parameter.numel() for parameter in module.parameters()),
         result=result,
         understood=data.understood,

@@ -19,6 +19,8 @@ from bertworks.translate.alignment import picture
 from bertworks.translate.evaluate import BLEU, GREEDY, Judged
 
 EXAMPLES = 12
+NEXT_TO_NOTHING = 1.0
+"""A BLEU below which translations have only the commonest words of the references."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,11 @@ class Summary:
         ]
 
     @property
+    def told(self) -> list[str]:
+        """Which weights these are, and what to think of them where they know next to nothing."""
+        return [sentence for sentence in (kept(self.result), warning(self.result)) if sentence]
+
+    @property
     def rows(self) -> list[list[str]]:
         """Measure, value, and value on the test pairs where there are any."""
         figures, test = self.result["metrics"], self.result.get("test") or {}
@@ -70,6 +77,21 @@ class Summary:
         return ["", "development", *(["test"] if self.result.get("test") else [])]
 
 
+def kept(result: Mapping[str, Any]) -> str | None:
+    """Which step's weights the model has, where they are not the last one's."""
+    step = result.get("best_step")
+    if step is None or step == result["steps"]:
+        return None
+    return f"These are the weights of step {step:,} of {result['steps']:,}, the best by BLEU while it trained."
+
+
+def warning(result: Mapping[str, Any]) -> str | None:
+    """What a person should hear of a translator that knows next to nothing."""
+    if result["metrics"][BLEU] >= NEXT_TO_NOTHING:
+        return None
+    return "It has learnt next to nothing yet: give it more steps, and where that does not help, more pairs."
+
+
 def report(summary: Summary) -> str:
     """The page."""
     bleu = [
@@ -84,7 +106,9 @@ def report(summary: Summary) -> str:
         soft(summary.about),
         facts(summary.numbers),
         section(
-            "How good it is", table(summary.rows, header=summary.header, numbers=True), soft(f"BLEU: {SIGNATURE}.")
+            "How good it is",
+            table(summary.rows, header=summary.header, numbers=True),
+            soft(" ".join([f"BLEU: {SIGNATURE}.", *summary.told])),
         ),
         section("Curves", f'<div class="columns">{"".join(drawn)}</div>'),
         section("Development sentences, as they come", *_examples(summary.dev)),
@@ -152,7 +176,7 @@ def model_card(summary: Summary) -> str:
         "|---|" + "---:|" * (len(summary.header) - 1),
         *(f"| {' | '.join(row)} |" for row in summary.rows),
         "",
-        f"BLEU is that of `sacrebleu` ({SIGNATURE}).",
+        " ".join([f"BLEU is that of `sacrebleu` ({SIGNATURE}).", *summary.told]),
         "",
         "## Data",
         "",

@@ -235,8 +235,16 @@ class _Trainer:
             return
         if self.parallel.main:
             yield Note("translating the development sentences" + (" and the test" if self.data.test else ""))
+            last = state.latest(self.output / CHECKPOINTS)
             result = finish(
-                self.config, self.data, self.tokenizer, self.module, self.output, losses=self.judge.losses, steps=done
+                self.config,
+                self.data,
+                self.tokenizer,
+                self.module,
+                self.output,
+                losses=self.judge.losses,
+                steps=done,
+                best=None if last is None else last.best,
             )
             yield Finished(directory=self.output, result=result)
         self.parallel.barrier()

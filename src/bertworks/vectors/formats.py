@@ -7,20 +7,23 @@
     glove              as word2vec without the first line; D is that of the first row
     gensim             see `keyed_vectors`
 
-What a file is, it tells itself; compressed files (.gz, .xz) are read as they are. A row that does not fit is an error
-with file and line, and nothing is written before all of it is known to fit. A word that is there twice keeps its first
-vector, as in gensim. Text is written with as many digits as bring every number back.
+What a file is, it tells itself; compressed files (.gz, .xz) are read as they are, and written where the name says so. A row
+that does not fit is an error with file and line, and nothing is written before all of it is known to fit. A word that is
+there twice keeps its first vector, as in gensim. Text is written with as many digits as bring every number back.
 """
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import logging
+import lzma
 import mmap
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +31,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from bertworks.atomic import replacing
-from bertworks.data.source import COMPRESSIONS, Source, compression_of
+from bertworks.data.source import Source, compression_of, extension_of
 from bertworks.errors import DataError, OutputError, choice
 from bertworks.vectors import keyed_vectors
 from bertworks.vectors.words import WordVectors
@@ -64,11 +67,14 @@ def _load(path: Path) -> WordVectors:
 def save(vectors: WordVectors, path: Path, kind: str | None = None) -> None:
     """Write vectors; without `kind` the name decides."""
     if kind is None:
-        if path.suffix not in BY_SUFFIX:
+        suffix = extension_of(path)
+        if suffix not in BY_SUFFIX:
             known = ", ".join(suffix for suffix in BY_SUFFIX if suffix)
-            raise OutputError(f"{path}: what format is {path.suffix!r}? Known: {known}, a directory; or name one")
-        kind = BY_SUFFIX[path.suffix]
+            raise OutputError(f"{path}: what format is {suffix!r}? Known: {known}, a directory; or name one")
+        kind = BY_SUFFIX[suffix]
     choice(kind, FORMATS, "format of vectors")
+    if kind in ("directory", "gensim") and (compression := compression_of(path)):
+        raise OutputError(f"{path}: vectors of the format {kind} are not written in {compression}; leave that out")
     writers: dict[str, Callable[[WordVectors, Path], None]] = {
         "directory": _save_directory,
         "word2vec": lambda vectors, path: _save_text(vectors, path, header=True),
@@ -86,8 +92,8 @@ def save(vectors: WordVectors, path: Path, kind: str | None = None) -> None:
 
 
 def _kind_of(path: Path) -> str:
-    with _opened(path) as stream:
-        begin = stream.read(FIRST_BYTES)
+    with closing(Source(path)) as source:
+        begin = source.read(FIRST_BYTES)
     if not begin:
         raise DataError("is empty; it should hold word vectors", path=path)
     if begin.startswith(FASTTEXT_MAGIC):
@@ -112,14 +118,6 @@ def _are_numbers(fields: list[bytes]) -> bool:
     except UnicodeDecodeError:
         return False
     return bool(fields) and all(character.isprintable() for character in text)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    source = Source(path)  # for its errors
-    source.close()
-    raw = path.open("rb")
-    compression = compression_of(path)
-    return COMPRESSIONS[compression](raw) if compression else raw
 
 
 # --- the directory ----------------------------------------------------------------------------------------------------
@@ -211,9 +209,11 @@ def _load_text(path: Path, *, header: bool) -> WordVectors:
         source.close()
     if expected is not None and rows != expected:
         how = "it was cut off" if rows < expected else "the first line is wrong"
-        raise DataError(f"the first line says {expected:,} words, but there are {rows:,}: {how}", path=path, line=1)
+        words_said = f"{expected:,} word{'' if expected == 1 else 's'}"
+        message = f"the first line says {words_said}, but there are {rows:,}: {how}"
+        raise DataError(message, path=path, line=1)
     if repeated:
-        logger.warning("%s: %d words are there more than once; the first vector of each is kept", path, repeated)
+        logger.warning("%s: words that are there more than once: %d; the first vector of each is kept", path, repeated)
     matrix = np.frombuffer(numbers, np.float32).reshape(len(words), dim or 0)
     if not np.isfinite(matrix).all():
         row = int(np.flatnonzero(~np.isfinite(matrix).all(1))[0])
@@ -231,11 +231,19 @@ def _is_number(text: str) -> bool:
 
 def _save_text(vectors: WordVectors, path: Path, *, header: bool) -> None:
     _check_words(vectors.words, " \n" if header else "\n", path)
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with _writing(path) as file:
         if header:
-            file.write(f"{len(vectors)} {vectors.dim}\n")
+            file.write(f"{len(vectors)} {vectors.dim}\n".encode())
         for word, row in zip(vectors.words, _rows_of_text(vectors.matrix), strict=True):
-            file.write(f"{word} {row}\n")
+            file.write(f"{word} {row}\n".encode())
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes its name when all of it is there, compressed where the name says so."""
+    openers: dict[str, Callable[[Path, Literal["wb"]], Any]] = {".gz": gzip.open, ".xz": lzma.open, "": Path.open}
+    with replacing(path) as temporary, openers[compression_of(path)](temporary, "wb") as file:
+        yield file
 
 
 def _rows_of_text(matrix: NDArray[np.float32]) -> Iterator[str]:
@@ -256,11 +264,11 @@ def _check_words(words: list[str], forbidden: str, path: Path) -> None:
 
 
 def _load_binary(path: Path) -> WordVectors:
-    with _opened(path) as stream:
-        if compression_of(path):
-            return _parsed_binary(stream.read(), path)
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return _parsed_binary(content, path)
+    if compression_of(path):
+        with closing(Source(path)) as source:
+            return _parsed_binary(source.read(), path)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return _parsed_binary(content, path)
 
 
 def _parsed_binary(content: bytes | mmap.mmap, path: Path) -> WordVectors:
@@ -295,13 +303,14 @@ def _parsed_binary(content: bytes | mmap.mmap, path: Path) -> WordVectors:
         number = int(np.flatnonzero(~np.isfinite(matrix).all(1))[0])
         raise DataError(f"the vector of word {number + 1:,} has a number that is not finite", path=path)
     if len(words) < count:
-        logger.warning("%s: %d words are there more than once; the first vector is kept", path, count - len(words))
+        repeated = count - len(words)
+        logger.warning("%s: words that are there more than once: %d; the first vector of each is kept", path, repeated)
     return WordVectors(list(words), matrix)
 
 
 def _save_binary(vectors: WordVectors, path: Path) -> None:
     _check_words(vectors.words, " \n", path)
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with _writing(path) as file:
         file.write(f"{len(vectors)} {vectors.dim}\n".encode())
         for word, row in zip(vectors.words, vectors.matrix.astype("<f4"), strict=True):
             file.write(word.encode() + b" " + row.tobytes() + b"\n")
