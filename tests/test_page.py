@@ -79,6 +79,8 @@ def test_plots_hold_their_points() -> None:
     assert all(0 <= x <= 420 and 0 <= y <= 220 for x, y in places)
     assert scatter("x", [], across="x", up="y") == ""
     assert "<circle" in scatter("x", [(1.0, 1.0, "alone")], across="x", up="y")
+    wide = scatter("x", [(-1.0, 1e-9, "a"), (1.0, -1e-9, "b")], across="x", up="y", one_scale=True)
+    assert len(set(re.findall(r'cy="([-\d.]+)"', wide))) == 1
     dotted = curves("F1", {"a": [(0, 0.5), (1, 0.7), (2, 0.6)]}, dots=True, over="layers", percent=True)
     assert dotted.count("<circle") == 3
     assert [f">{number}<" in dotted for number in (0, 1, 2)] == [True] * 3

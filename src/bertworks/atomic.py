@@ -20,7 +20,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path to write to; on a clean exit it takes the name `path`, on an error it is removed."""
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        yield temporary
+        with usual_mode(temporary):
+            yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -28,6 +29,15 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def usual_mode(path: Path) -> Iterator[None]:
+    """Let a file that is written meanwhile be read by whom new files are: safetensors makes some that nobody else may."""
+    path.touch()
+    mode = path.stat().st_mode
+    yield
+    path.chmod(mode)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

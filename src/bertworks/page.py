@@ -213,11 +213,17 @@ def curves(
     return _figure(title, f"{title} over {over}", parts, f'<ul class="legend">{legend}</ul>' if len(drawn) > 1 else "")
 
 
-def scatter(title: str, points: Sequence[tuple[float, float, str]], *, across: str, up: str) -> str:
-    """(x, y, what it is) as dots, with the line on which x = y where both axes have the same scale."""
+def scatter(
+    title: str, points: Sequence[tuple[float, float, str]], *, across: str, up: str, one_scale: bool = False
+) -> str:
+    """(x, y, what it is) as dots, with the line on which x = y where both axes have the same scale.
+
+    Where both mean the same and should be seen so, `one_scale` gives them the same bounds.
+    """
     if not points:
         return ""
-    plane, ticks = _plane([x for x, _, _ in points], [y for _, y, _ in points])
+    xs, ys = [x for x, _, _ in points], [y for _, y, _ in points]
+    plane, ticks = _plane(xs + ys, xs + ys) if one_scale else _plane(xs, ys)
     parts = plane.grid(ticks, False)
     parts += plane.foot((x, _number(x, False), anchor) for x, anchor in ((plane.left, "start"), (plane.right, "end")))
     low, high = max(plane.left, plane.low), min(plane.right, plane.high)

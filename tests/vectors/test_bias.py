@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -207,5 +208,8 @@ def test_glove_leans_and_is_neutralised(glove, shared_data, published):  # noqa:
     assert after.clustering > 0.5  # and bias is not gone
     page = bias_page("glove", direction, before, after)
     assert "homemaker" in page
+    heights = set(re.findall(r'class="dot" cx="[-\d.]+" cy="([-\d.]+)"', page))
+    assert len(heights) == 1  # all are 0 now: rounding is not drawn as if it were something
+    assert "-0.000" not in page
     assert "<svg" in page
     assert "http" not in page

@@ -29,6 +29,7 @@ def test_what_is_written_comes_back(tmp_path, kind):
     vectors.save(path, kind)
     read = WordVectors.load(path)
     same(vectors, read)
+    assert len({file.stat().st_mode for file in tmp_path.rglob("*") if file.is_file()}) == 1  # anybody's new files
     if kind in ("directory", "gensim"):
         np.testing.assert_array_equal(read.counts, vectors.counts)
 

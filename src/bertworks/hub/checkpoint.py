@@ -292,10 +292,7 @@ def save_model(
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         with replacing(path / name) as temporary:
-            temporary.touch()
-            mode = temporary.stat().st_mode  # safetensors makes files that nobody else may read
             save_file(theirs, temporary, metadata={"format": "pt"})
-            temporary.chmod(mode)
         (path / other).unlink(missing_ok=True)  # a model that was here before
     if hf["model_type"] in SEQ2SEQ_FAMILIES:
         write_json(path / GENERATION, SEQ2SEQ_FAMILIES[hf["model_type"]].generation(config))

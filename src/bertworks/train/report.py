@@ -62,7 +62,7 @@ def report(summary: Summary) -> str:
         soft(summary.about),
         facts(summary.numbers),
         section("Curves", f'<div class="columns">{"".join(training_curves(summary.lines))}</div>'),
-        section("On held-out text", table(_results(summary))) if summary.metrics else "",
+        section("On held-out text", table(_results(summary), numbers=True)) if summary.metrics else "",
         _samples(summary),
         _reach(summary),
         section("Data", table(summary.data)),

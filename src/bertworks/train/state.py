@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from bertworks.atomic import TEMPORARY_SUFFIX, sync_directory
+from bertworks.atomic import TEMPORARY_SUFFIX, sync_directory, usual_mode
 from bertworks.config import dotted
 from bertworks.errors import CheckpointError, OutputError
 from bertworks.train.average import Average
@@ -243,7 +243,8 @@ def _write(path: Path, files: Mapping[str, Tensors], content: Mapping[str, Any])
             temporary.mkdir()
             hashes = {}
             for name, tensors in files.items():
-                save_file(tensors, temporary / name)
+                with usual_mode(temporary / name):
+                    save_file(tensors, temporary / name)
                 hashes[name] = _sha256(temporary / name, sync=True)
             # Tuples become lists before the checksum is made.
             state = json.loads(json.dumps({"format": FORMAT, **content, "files": hashes}))

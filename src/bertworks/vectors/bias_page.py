@@ -62,11 +62,16 @@ def _stereotype(bias: Bias) -> list[tuple[str, str]]:
     return [] if bias.stereotype is None else [(f"{bias.stereotype:.2f}", "correlation with what people say")]
 
 
+def _signed(value: float) -> str:
+    """With its sign; what is rounded to 0 has none."""
+    return f"{value:+.3f}" if round(value, 3) else "0.000"
+
+
 def _leaning(before: Bias, after: Bias, one: str, other: str) -> list[str]:
     words = list(before.projections)
 
     def rows(chosen: Sequence[str]) -> str:
-        cells = [(word, f"{before.projections[word]:+.3f}", f"{after.projections[word]:+.3f}") for word in chosen]
+        cells = [(word, _signed(before.projections[word]), _signed(after.projections[word])) for word in chosen]
         return table(cells, header=("", "before", "after"), numbers=True)
 
     most = min(MOST, len(words) // 2)
@@ -76,13 +81,13 @@ def _leaning(before: Bias, after: Bias, one: str, other: str) -> list[str]:
     )
     dots = [(value, after.projections[word], word) for word, value in before.projections.items()]
     everything = table(
-        [(word, f"{value:+.3f}", f"{after.projections[word]:+.3f}") for word, value in before.projections.items()],
+        [(word, _signed(value), _signed(after.projections[word])) for word, value in before.projections.items()],
         header=("", "before", "after"),
         numbers=True,
     )
     return [
         f'<div class="columns">{columns}</div>',
-        scatter("All neutral words", dots, across="projection before", up="projection after"),
+        scatter("All neutral words", dots, across="projection before", up="projection after", one_scale=True),
         folded(f"All {len(words)} words", everything),
     ]
 
