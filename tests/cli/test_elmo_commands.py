@@ -55,3 +55,15 @@ def test_what_it_cannot_do(capsys: pytest.CaptureFixture[str], weights_elmo: Pat
     code, _, err = run(capsys, "embed", texts, "--model", weights_elmo, "--pooling", "cls", "-o", tmp_path / "v.npy")
     assert code == 2
     assert "allowed: mean, max, none" in err
+
+
+def test_published_files_cannot_be_trained_further(
+    capsys: pytest.CaptureFixture[str], weights_elmo: Path, texts: Path, tmp_path: Path
+) -> None:
+    given = ("--algorithm", "word", "--vocab-size", 50, "--min-frequency", 1)
+    assert run(capsys, "tokenizer", "train", texts, *given, "-o", tmp_path / "words")[0] == 0
+    assert run(capsys, "corpus", "build", texts, "--tokenizer", tmp_path / "words", "-o", tmp_path / "corpus")[0] == 0
+    run_of = ("--recipe", "elmo", "--from", weights_elmo, "--steps", 1, "-o", tmp_path / "run")
+    code, _, err = run(capsys, "pretrain", tmp_path / "corpus", *run_of)
+    assert code == 2
+    assert "has no vocabulary of its own, as ELMo is published, and cannot be trained further" in err

@@ -56,3 +56,19 @@ def test_vectors_are_for_new_models(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert code == 2
     assert "--model birnn, bilstm, bigru" in err
     assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_read_is_told_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train, broken = tmp_path / "train.conll", tmp_path / "broken.txt"
+    train.write_text(tagged_lines(8))
+    broken.write_text("2 3\nann 1 2 3\nrome 3 4\n")
+    given = ["finetune", "tag", "--train", train, "-o", tmp_path / "run"]
+    for chosen, message in (
+        (["--model", "bilstm", "--vectors", broken], "broken.txt:3: has 2 numbers, not 3 as the first line says\n"),
+        (["--model", "bilstm", "--vectors", "brokn.txt"], "brokn.txt: no such file\n"),
+        (["--model", "bilstn"], "there is no model 'bilstn' (did you mean 'bilstm'?)"),
+    ):
+        code, _, err = run(capsys, *given, *chosen)
+        assert code == 2
+        assert message in err
+        assert not (tmp_path / "run").exists()

@@ -89,7 +89,24 @@ def test_errors(run, language_model: Path, arguments: tuple[str, ...], message: 
     assert message in err
 
 
-def test_the_default_model_cannot_write(run, minilm_directory: Path) -> None:
+def test_a_model_that_writes_must_be_given(run, minilm_directory: Path) -> None:
     code, _, err = run("generate", "a")
     assert code == 2
+    assert "give a model that writes with --model" in err
+    code, _, err = run("generate", "a", "--model", minilm_directory)
+    assert code == 2
     assert "no language-model head" in err
+
+
+def test_a_file_in_place_of_a_prompt_is_told(
+    run,
+    language_model: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mill").write_text("The river\n", encoding="utf-8")
+    code, out, err = run("generate", "mill", "--model", language_model, "--max-tokens", 1)
+    assert (code, out[:4]) == (0, "mill")
+    assert "the texts in it are prompts with --file mill" in err
+    assert "--file" not in run("generate", "long " * 2000, "--model", language_model, "--max-tokens", 1)[2]

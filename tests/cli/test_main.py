@@ -124,13 +124,23 @@ def test_errors_and_exit_codes(
     assert capsys.readouterr().err == expected
 
 
-def test_our_own_faults_keep_their_traceback(command_that: Callable[[Callable[[], None]], None]) -> None:
+@pytest.mark.parametrize("fault", [ZeroDivisionError, EOFError])
+def test_our_own_faults_keep_their_traceback(
+    command_that: Callable[[Callable[[], None]], None], fault: type[Exception]
+) -> None:
     def body() -> None:
-        raise ZeroDivisionError
+        raise fault
 
     command_that(body)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(fault):
         command_line.main([])
+
+
+def test_a_group_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["vectors"]) == 2
+    shown = capsys.readouterr()
+    assert "similar" in shown.out + shown.err
+    assert "error" not in shown.err
 
 
 def test_a_closed_pipe_is_no_error() -> None:

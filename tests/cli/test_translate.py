@@ -111,6 +111,10 @@ def test_run_translates_line_for_line(
     assert [row["translation"] for row in rows] == lines[:3]
     alignments = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert alignments[0]["source"][1:4] == ["The", "dog", "sees"]
+    assert [each["number"] for each in alignments] == [1, 3]  # the second line is empty
+    drawn = page.read_text(encoding="utf-8")
+    assert "Text 3" in drawn
+    assert "Text 2" not in drawn
     for options in (["--beam", "1"], ["--top-k", "4", "--seed", "2"], ["--coverage-penalty", "0.3"]):
         assert main(["translate", "run", str(model), str(texts), *options]) == 0
         assert len(capsys.readouterr().out.split("\n")) == 4
@@ -129,7 +133,9 @@ def test_errors_are_sentences(model: Path, tmp_path: Path, capsys: pytest.Captur
     }
     for sentence, arguments in cases.items():
         assert main(["translate", "run", *arguments]) == 2
-        assert sentence in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert sentence in said.err
+        assert said.out == ""  # before anything is translated
     assert main(["translate", "train", "--train", str(texts), str(short), "-o", str(tmp_path / "x")]) == 2
     assert "short.de:1: ends after 1 line, but" in capsys.readouterr().err
 

@@ -52,6 +52,9 @@ def test_columns_by_name(tmp_path: Path) -> None:
     three = write(tmp_path / "b.jsonl", '{"en": "yes", "de": "ja", "sv": "jo"}\n')
     with pytest.raises(DataError, match="3 columns of text"):
         read_parallel([three])
+    one = write(tmp_path / "c.jsonl", '{"en": "yes"}\n')
+    with pytest.raises(DataError, match="give two files, source and target, or one with both in a row"):
+        read_parallel([one])
 
 
 def test_a_row_without_its_translation_has_a_place(tmp_path: Path) -> None:

@@ -62,6 +62,12 @@ def test_a_source_of_vectors(elmo: LoadedBiLM, strings: LoadedBiLM) -> None:
     assert (elmo.name, strings.name) == ("small", "strings")
 
 
+def test_words_are_asked_for_as_lists(elmo: LoadedBiLM) -> None:
+    for wrong in ("a cat", ["a cat"]):
+        with pytest.raises(TypeError, match="sentences as lists of words"):
+            elmo.vectors(wrong)
+
+
 def test_a_word_is_its_last_character_forwards_and_its_first_backwards(strings: LoadedBiLM) -> None:
     words = ["The", "old", "mill"]
     encoding = strings.tokenizer.encode(" ".join(words))

@@ -13,7 +13,7 @@ import pytest
 from bertworks.errors import OutputError, UsageError
 from bertworks.page import curves
 from bertworks.train import log
-from bertworks.train.figures import beats, in_words, steps
+from bertworks.train.figures import beats, has_turned, in_words, steps
 from bertworks.train.finish import held_out_figures
 from bertworks.train.log import Metrics, StepLog, check_trackers, open_trackers, read_metrics
 from bertworks.train.loop import StepReport
@@ -325,3 +325,16 @@ def test_the_kept_weights_figures() -> None:
     assert held_out_figures(lines, kept=5) == {"loss": 3.0, "mlm_accuracy": 0.4}
     assert held_out_figures(lines, kept=2) == {"loss": 2.0, "mlm_accuracy": 0.3}  # the best was kept
     assert held_out_figures(lines, kept=1) == {}
+
+
+def test_a_loss_that_has_turned() -> None:
+    def lines(*losses: float) -> list[dict[str, float]]:
+        return [
+            {"step": 0, "held_out_loss": 7.0},
+            {"step": 1, "loss": 1.0},
+            *({"held_out_loss": loss} for loss in losses),
+        ]
+
+    assert has_turned(lines(6.2, 6.06, 6.17))
+    assert not has_turned(lines(6.2, 6.06, 6.061))
+    assert not has_turned([{"step": 1, "loss": 3.0}])

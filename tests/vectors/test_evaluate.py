@@ -30,6 +30,7 @@ def test_analogies_by_hand():
     assert (found.rows, found.asked) == (4, 3)
     assert found.parts["family"] == found.parts["semantic"] == 1
     assert found.parts["gram1-fruit"] == found.parts["syntactic"]
+    assert found.parts_asked == {"semantic": 2, "syntactic": 1, "family": 2, "gram1-fruit": 1}
     assert found.value == pytest.approx((2 + found.parts["gram1-fruit"]) / 3)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import rich.progress
 
 PLAIN_INTERVAL_SECONDS = 5.0
+LEAST_SHARE, LEAST_SECONDS = 0.002, 1.0
+"""What must be done before the time left is worth telling: the first step is often a slow one."""
 
 
 def print_result(text: str) -> None:
@@ -199,7 +201,7 @@ class StageProgress:
             self._stage, self._started = stage, now
         if self._bar is None and (self._quiet or now - self._printed < PLAIN_INTERVAL_SECONDS):
             return
-        if first < share < 1:
+        if first + LEAST_SHARE < share < 1 and now - self._started > LEAST_SECONDS:
             detail += f", {duration((now - self._started) * (1 - share) / (share - first))} left"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], description=stage, completed=share, detail=detail)

@@ -47,6 +47,7 @@ SAMPLES = {
     "names.conll": "tag: sentences with names of people, places and organisations",
     "questions.json": "qa: questions about ten short articles, some without an answer",
     "search.csv": "similarity: queries and the notes that answer them",
+    "pairs.tsv": "translate: sentences in English and in German",
     "library.txt": "the notes, one per line",
     "long.txt": "a text of several windows",
 }

@@ -5,25 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bertworks.cli.common import (
     DEFAULT_DEVICE,
-    DEFAULT_MODEL,
     DeviceOption,
     EncodingOption,
     FormatOption,
     JsonOption,
-    ModelOption,
     NoHeaderOption,
     SeedOption,
     TextColumnOption,
     ThreadsOption,
     prepare,
 )
-from bertworks.cli.console import print_json, print_result
+from bertworks.cli.console import print_json, print_note, print_result
 from bertworks.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +40,9 @@ def generate(
     file: Annotated[
         str | None, typer.Option("--file", help="One prompt per row: .txt, .csv, .tsv, .jsonl, .parquet; or -.")
     ] = None,
-    model: ModelOption = DEFAULT_MODEL,
+    model: Annotated[
+        str | None, typer.Option(help="A language model or a translation model: a directory or a Hub id.")
+    ] = None,
     greedy: Annotated[
         bool, typer.Option("--greedy", help="The most probable token at every step; this is the default.")
     ] = False,
@@ -95,6 +96,15 @@ def generate(
     """
     if (prompt is None) == (file is None):
         raise UsageError("give either a PROMPT or --file FILE")
+    if model is None:
+        raise UsageError(
+            "give a model that writes with --model: one made by `bertworks pretrain --recipe gpt` or `bertworks translate "
+            "train`, a GPT-2, a Marian model …"
+        )
+    if prompt is not None and prompt != "-" and _is_file(prompt):
+        print_note(
+            f"note: {prompt} is continued as it is written here; the texts in it are prompts with --file {prompt}"
+        )
     drawing = {"--beam": beam, "--top-k": top_k, "--top-p": top_p, "--temperature": temperature}
     for name, value in drawing.items():
         if greedy and value is not None:
@@ -126,6 +136,13 @@ def generate(
             raise DataError("holds no prompts", path=reader.name)
         writer = load(model, device=device).writer
         _many(writer, _chain(first, chunks), strategy, max_tokens, json)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name
+        return False
 
 
 def _one(writer: Writer, prompt: str, strategy: Strategy, max_tokens: int | None, json: bool) -> None:

@@ -114,12 +114,18 @@ def main(arguments: Sequence[str]) -> int:
         print_error(str(error))
         return 2
     except OptionError as error:
+        if not error.format_message():  # type: ignore[attr-defined]
+            return 2  # a group of commands without one of them: its help was shown
         print_error(_sentence(error))
         return 2
     except StoppedError as error:
         print_note(f"stopped: {error}")
         return 130
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as error:
+        if isinstance(
+            error.__cause__, EOFError
+        ):  # the parser takes it for a person who has left; nobody was asked here
+            raise error.__cause__ from None
         print_note("stopped")
         return 130
     except BrokenPipeError:

@@ -79,7 +79,8 @@ def follow(options: RunOptions, *, json: bool, quiet: bool) -> None:
 
 
 def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
-    from bertworks.train.figures import beats, in_words, steps
+    from bertworks.train.figures import beats, has_turned, in_words, steps
+    from bertworks.train.log import read_metrics
 
     if json:
         print_json(
@@ -101,9 +102,8 @@ def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:
         print_result(f"held-out text: {in_words(result.metrics)}")
     print_result(f"report: {result.directory / 'report.html'}")
     if not beats(result.metrics, result.baseline):
-        print_note(
-            "the model has not learnt more than how frequent words are yet: give it a larger budget", quiet=quiet
-        )
+        missing = "more text" if has_turned(read_metrics(result.directory)) else "a larger budget"
+        print_note(f"the model has not learnt more than how frequent words are yet: give it {missing}", quiet=quiet)
 
 
 def _tell_plan(event: Planned, *, quiet: bool) -> None:

@@ -48,7 +48,7 @@ def gradients(
     from bertworks.data.corpus import Corpus
     from bertworks.data.pretraining import split_documents
     from bertworks.errors import DataError, OutputError
-    from bertworks.page import document, section, table
+    from bertworks.page import document, section, soft, table
     from bertworks.train import reach
     from bertworks.train.start import check_same_vocabulary
 
@@ -74,7 +74,7 @@ def gradients(
         page = document(
             "How far the gradient reaches back",
             "<h1>How far the gradient reaches back</h1>",
-            section("By distance", reach.figure(found), table(rows, header=header, numbers=True)),
+            section("By distance", reach.figure(found), table(rows, header=header, numbers=True), soft(reach.MEANING)),
         )
         try:
             write_text(output, page)

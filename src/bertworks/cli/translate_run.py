@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,11 +132,18 @@ def run(
             not_an_input(written, *read)
     if output is not None and output == alignment:
         raise UsageError(f"-o and --alignment are both {output}; give each a name of its own")
-    with TextReader(
-        file, text_column=text_column, encoding=encoding, file_format=file_format, header=not no_header
-    ) as reader:
+    reading: dict[str, Any] = {
+        "text_column": text_column,
+        "encoding": encoding,
+        "file_format": file_format,
+        "header": not no_header,
+    }
+    with TextReader(file, **reading) as reader:
         from bertworks.infer.translate import Translator
 
+        if reference is not None and reader.repeatable:  # else a wrong one would be found when all is translated
+            with TextReader(file, **reading) as counted:
+                _check_reference(reference, len(_lines(reference, encoding)), sum(map(len, counted.chunks())))
         translator = Translator.load(model, device=device)
         work = _Work(translator, strategy, reference=reference, encoding=encoding, pictures=alignment is not None)
         if output is None:
@@ -171,7 +178,8 @@ class _Work:
         self.references = None if reference is None else _lines(reference, encoding)
         self.reference = reference
         self.texts: list[str] = []  # all translations, where they are to be judged
-        self.alignments: list[AlignmentMatrix] = []
+        self.alignments: dict[int, AlignmentMatrix] = {}
+        """By the number of the text in the file, from 1."""
         self.pictures = pictures
         self.in_parts = self.unfinished = self.done = 0
 
@@ -180,12 +188,13 @@ class _Work:
         found = self.translator.translate(
             chunk, self.strategy, first=self.done, progress=None if progress is None else progress.within_chunk
         )
+        numbered = enumerate(zip(chunk, found, strict=True), start=self.done + 1)
         self.done += len(chunk)
         self.in_parts += sum(each.num_parts > 1 for each in found)
         self.unfinished += sum(not each.finished for each in found)
-        for source, each in zip(chunk, found, strict=True):
+        for number, (source, each) in numbered:
             if self.pictures and each.num_parts == 1 and each.text and len(self.alignments) < PICTURES:
-                self.alignments.append(self.translator.align(source, each.text))
+                self.alignments[number] = self.translator.align(source, each.text)
         return found
 
     def to_standard_output(self, reader: TextReader, *, json: bool) -> None:
@@ -246,12 +255,7 @@ class _Work:
         from bertworks.tasks.metrics.bleu import SIGNATURE, corpus_bleu
 
         assert self.references is not None
-        if len(self.references) != len(self.texts):
-            raise DataError(
-                f"has {len(self.references):,} lines for {len(self.texts):,} translations, which must belong together line by "
-                "line",
-                path=self.reference,
-            )
+        _check_reference(self.reference, len(self.references), len(self.texts))
         found = corpus_bleu(self.texts, self.references)
         self.score = found.score
         precisions = "/".join(f"{precision:.1f}" for precision in found.precisions)
@@ -264,7 +268,13 @@ class _Work:
             yield f"{count} longer than the {self.translator.window} tokens that are read at once, and translated in parts"
         if self.unfinished:
             count = "a translation" if self.unfinished == 1 else f"{self.unfinished:,} translations"
-            yield f"{count} did not end by itself and stops at the longest length that is tried"
+            yield f"{count} reached the longest length that is tried, and had not ended"
+
+
+def _check_reference(path: str | None, lines: int, texts: int) -> None:
+    if lines != texts:
+        message = f"has {lines:,} lines for {texts:,} translations, which must belong together line by line"
+        raise DataError(message, path=path)
 
 
 def _lines(path: str, encoding: str) -> list[str]:
@@ -285,7 +295,7 @@ def _written(output: Path) -> Iterator[str]:
         yield str(json_module.loads(line)["translation"]) if output.suffix == ".jsonl" else line
 
 
-def _write_alignment(path: Path, model: str, alignments: Sequence[AlignmentMatrix]) -> None:
+def _write_alignment(path: Path, model: str, alignments: Mapping[int, AlignmentMatrix]) -> None:
     from bertworks.atomic import write_text
     from bertworks.translate.alignment import alignment_json, alignment_page
 

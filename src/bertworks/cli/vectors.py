@@ -17,6 +17,7 @@ from bertworks.cli.common import (
     NoHeaderOption,
     QuietOption,
     SeedOption,
+    StoppedError,
     TextColumnOption,
     ThreadsOption,
     check_new_directory,
@@ -163,6 +164,8 @@ def train(
             if error.path is None and len(files) == 1:
                 raise DataError(str(error), path=files[0]) from error
             raise
+        except KeyboardInterrupt:
+            raise StoppedError("nothing was kept; vectors are learnt in one go") from None
         finally:
             unfinished.rmdir()
             if not any(output.iterdir()):
@@ -257,7 +260,8 @@ def evaluate(
     for score in scores:
         if score.parts:
             print_result(f"\nparts of {score.name}")
-            print_table(["part", "right"], [[name, f"{share:.1%}"] for name, share in score.parts.items()])
+            rows = [[name, f"{share:.1%}", f"{score.parts_asked[name]:,}"] for name, share in score.parts.items()]
+            print_table(["part", "right", "asked"], rows)
 
 
 @app.command()
@@ -374,7 +378,11 @@ def convert(
     if json:
         print_json({"destination": str(destination), "words": len(read), "dim": read.dim})
         return
-    print_result(f"wrote {destination}: {len(read):,} vectors of {read.dim} numbers")
+    beside = destination.with_name(f"{destination.name}.vectors.npy")  # gensim's large arrays
+    files = f"{destination} and {beside.name}" if destination.is_file() and beside.exists() else str(destination)
+    print_result(f"wrote {files}: {len(read):,} vectors of {read.dim} numbers")
+    if read.deviations is not None and not destination.is_dir():
+        print_note("the deviations of the vectors are left out: only a directory has room for them")
 
 
 UNFINISHED = "vectors.unfinished"  # in the output, while it is being made

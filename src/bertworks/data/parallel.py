@@ -147,6 +147,11 @@ def _two_columns(source: Source, table: Table) -> tuple[str, str]:
             )
         return "1", "2"
     names = [name for name, holds_text in table.columns().items() if holds_text]
+    if len(names) == 1:
+        message = (
+            "has one text in a row, and a pair has two: give two files, source and target, or one with both in a row"
+        )
+        raise DataError(message, path=source.name)
     if len(names) != 2:
         listed = ", ".join(names) or "none"
         raise DataError(

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 
 from bertworks import hub
 from bertworks.data.labelled.examples import UNREAD
+from bertworks.errors import ModelError, did_you_mean
 from bertworks.finetune.config import FreshSection
 from bertworks.models.config import EmbeddingConfig, ModelConfig, RecurrentConfig
 from bertworks.models.model import Model
@@ -27,6 +28,8 @@ NAMES = tuple(f"bi{cell}" for cell in CELLS)
 def open_model(name: str | Path, examples: Sequence[Any], section: FreshSection) -> tuple[hub.Loaded, bool]:
     """The model of that name, and whether it is a new one; a directory that has such a name is a directory."""
     if name not in NAMES or Path(name).is_dir():
+        if not Path(name).exists() and (hint := did_you_mean(str(name), NAMES)):
+            raise ModelError(f"there is no model {str(name)!r}{hint}")
         return hub.load(name), False
     cell = str(name).removeprefix("bi")
     tokenizer = _tokenizer(examples, section)

@@ -125,6 +125,10 @@ class LoadedBiLM(LoadedModel):
 
     def vectors(self, sentences: Sequence[Sequence[str]]) -> list[Floats]:
         """Every layer of every word: for each sentence float32 (num_layers, words, width)."""
+        if isinstance(sentences, str) or any(isinstance(words, str) for words in sentences):
+            raise TypeError(
+                'give sentences as lists of words, such as [["A", "cat", "sleeps"]]; embed_words cuts texts'
+            )
         readings, spellings = self._of_words(sentences)
         return self._read(readings, spellings, self.layer_numbers)
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertworks import hub
-from bertworks.errors import BertworksError, ModelError
+from bertworks.errors import BertworksError, DataError, ModelError, did_you_mean_beside
 from bertworks.infer.bilm import LoadedBiLM
 from bertworks.infer.embed import embed_tokens
 from bertworks.infer.layers import LayerChoice
@@ -139,7 +139,10 @@ def named_source(name: str, *, last: bool = False) -> NamedSource:
 
 def fingerprint(name: str) -> str:
     """A hash of the files that decide a source's vectors."""
-    path = Path(name) if Path(name).exists() else hub.resolve(name)
+    if not (path := Path(name)).exists():
+        if path.suffix in HASHED:
+            raise DataError(f"no such file{did_you_mean_beside(path)}", path=name)
+        path = hub.resolve(name)
     if path.is_file():
         files = [path]
     else:
@@ -165,6 +168,8 @@ def open_inputs(
             place, found = _found(named, directory)
             sources.append(open_source(place, device=device))
         except (BertworksError, OSError) as error:
+            if directory is None:  # of a model that is only being made
+                raise
             raise ModelError(
                 f"this model reads word vectors from {named.name}, which cannot be opened: {error}; if they have moved, put "
                 f"them into the model's directory, or name their folder in the environment variable {PLACES}"

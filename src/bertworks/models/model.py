@@ -64,7 +64,10 @@ class Model(nn.Module):
     def blocks(self) -> nn.ModuleList:
         """The layers that have weights of their own, from the lowest."""
         if isinstance(self.body, BiLM):
-            raise ModelError(f"the layers of {self.config.describe()} are two stacks that are used, but not fine-tuned")
+            raise ModelError(
+                f"the layers of {self.config.describe()} are two stacks that are used, but not fine-tuned: train a model over "
+                "its vectors, such as `bertworks finetune tag --model bilstm --vectors MODEL`"
+            )
         return self.body.blocks
 
     @property

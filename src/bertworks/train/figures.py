@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 SHARES = ("accuracy", "found", "f1", "precision", "recall", "match")
 """Words in the names of figures that are shares of a whole; they are shown in percent."""
@@ -27,6 +28,8 @@ NAMES = {
     "bleu_greedy": "BLEU, greedy",
 }
 """What figures are called where there is room to say it."""
+TURNED = 1.005
+"""How many times its lowest value a loss must be to have turned."""
 
 
 def full(name: str) -> str:
@@ -60,6 +63,12 @@ def in_words(figures: Mapping[str, float], spread: Mapping[str, float] | None = 
 def steps(count: int) -> str:
     """`1 step`, `2,000 steps`"""
     return f"{count:,} step" + ("" if count == 1 else "s")
+
+
+def has_turned(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the loss on held-out text was lower before (`metrics.jsonl`): more steps of the same text make it worse."""
+    losses = [loss for line in lines if (loss := line.get("held_out_loss")) is not None]
+    return bool(losses) and losses[-1] > TURNED * min(losses)
 
 
 def beats(figures: Mapping[str, float], baseline: Mapping[str, float]) -> bool:

@@ -91,6 +91,12 @@ def untrained(model: Model, seed: int = 0) -> Model:
         return Model(model.config)
 
 
+MEANING = (
+    "Across: how many tokens before. How much the loss at a token of held-out text would change with what the model remembered "
+    "some tokens earlier, relative to one token earlier. Where the line falls fast, nothing is learnt over that distance."
+)
+
+
 def figure(reaches: Mapping[str, Floats]) -> str:
     """One line per model."""
     lines = {

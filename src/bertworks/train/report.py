@@ -16,6 +16,7 @@ from bertworks.config import dotted
 from bertworks.page import curves, document, facts, section, soft, table
 from bertworks.train.figures import shown, words
 from bertworks.train.log import HELD_OUT
+from bertworks.train.reach import MEANING
 from bertworks.train.samples import Sample, Shown
 
 OF_DISTILLATION = ("temperature", "soft_weight", "mlm_weight", "cosine_weight", "hidden_weight", "sentence_weight")
@@ -124,10 +125,7 @@ def _reach(summary: Summary) -> str:
     return section(
         "How far the gradient reaches back",
         summary.reach,
-        soft(
-            "How much the loss at a token of held-out text would change with what the model remembered some tokens earlier, "
-            "relative to one token earlier. Where the line falls fast, nothing is learnt over that distance."
-        ),
+        soft(MEANING),
     )
 
 

@@ -123,6 +123,9 @@ def check_same_vocabulary(tokenizer: Tokenizer, other: Tokenizer, name: str) -> 
         return
     odd = next((token for token, number in theirs.items() if ours.get(token) != number), None)
     odd = odd or next(token for token, number in ours.items() if theirs.get(token) != number)
+    named = {token for token in other.config.values() if isinstance(token, str)}
+    if theirs.keys() <= named:  # AllenNLP's models are published without their words
+        raise UsageError(f"{name} has no vocabulary of its own, as ELMo is published, and cannot be trained further")
     raise UsageError(
         f"the corpus was built with another vocabulary than {name}'s: {len(ours):,} and {len(theirs):,} tokens, "
         f"{odd!r} has the id {ours.get(odd, 'none')} here and {theirs.get(odd, 'none')} there; build the corpus with "

@@ -7,7 +7,7 @@ last layer but one is shown large, which aligns best, and every layer and head b
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -20,19 +20,23 @@ def picture(alignment: AlignmentMatrix) -> str:
     return weights_map(alignment.target, alignment.source, alignment.picture.tolist())
 
 
-def alignment_page(title: str, alignments: Sequence[AlignmentMatrix]) -> str:
-    """A page with all maps."""
+def alignment_page(title: str, alignments: Mapping[int, AlignmentMatrix]) -> str:
+    """A page with all maps, by the number of the text."""
     return document(
         f"Alignment: {title}",
         f"<h1>{escape(title)}</h1>",
         soft("Across: the source. Down: the translation. Darker: more attention while that word was written."),
-        *(_sentence(number, alignment) for number, alignment in enumerate(alignments, start=1)),
+        *(_sentence(number, alignment) for number, alignment in alignments.items()),
     )
 
 
 def _sentence(number: int, alignment: AlignmentMatrix) -> str:
     layers, heads = alignment.weights.shape[:2]
-    parts = [picture(alignment)]
+    texts = zip(("source", "translation"), ("", "guess"), (alignment.source, alignment.target), strict=True)
+    parts = [
+        *(f'<p><span class="pill {kind}">{name}</span> {escape(" ".join(words))}</p>' for name, kind, words in texts),
+        picture(alignment),
+    ]
     if layers * heads > 1:
         parts += [
             folded(
@@ -45,17 +49,18 @@ def _sentence(number: int, alignment: AlignmentMatrix) -> str:
             )
             for layer in range(layers)
         ]
-    return section(f"Sentence {number}", *parts)
+    return section(f"Text {number}", *parts)
 
 
-def alignment_json(alignments: Sequence[AlignmentMatrix]) -> str:
+def alignment_json(alignments: Mapping[int, AlignmentMatrix]) -> str:
     """The same as data: words, and weights as [layer][head][target word][source word]."""
     rows: list[dict[str, Any]] = [
         {
+            "number": number,
             "source": list(alignment.source),
             "target": list(alignment.target),
             "weights": alignment.weights.round(5).tolist(),
         }
-        for alignment in alignments
+        for number, alignment in alignments.items()
     ]
     return json.dumps(rows, ensure_ascii=False) + "\n"

@@ -57,6 +57,8 @@ class Score:
     """Rows whose words all have vectors."""
     parts: dict[str, float] = field(default_factory=dict)
     """Analogies: semantic, syntactic, and each section that could be asked."""
+    parts_asked: dict[str, int] = field(default_factory=dict)
+    """Rows of each of them that were."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -143,16 +145,16 @@ def _score_analogies(vectors: WordVectors, questions: Analogies, progress: Calla
     names = np.repeat(np.arange(len(sections)), [len(rows) for rows in sections.values()])
     asked = np.array([numbers for rows in sections.values() for numbers in rows], np.int64).reshape(-1, 4)
     right = _answered(vectors.units[:MOST_WORDS], asked, progress)
-    parts: dict[str, float] = {}
+    chosen: dict[str, NDArray[np.bool_]] = {}
     kinds = np.array([name.startswith(SYNTACTIC) for name in sections], np.bool_)[names]
     if kinds.any() and not kinds.all():
-        parts["semantic"], parts["syntactic"] = float(right[~kinds].mean()), float(right[kinds].mean())
-    for number, name in enumerate(sections):
-        if (names == number).any():
-            parts[name] = float(right[names == number].mean())
+        chosen = {"semantic": ~kinds, "syntactic": kinds}
+    chosen |= {name: names == number for number, name in enumerate(sections) if (names == number).any()}
+    parts = {name: float(right[rows].mean()) for name, rows in chosen.items()}
+    counts = {name: int(rows.sum()) for name, rows in chosen.items()}
     total = sum(map(len, questions.sections.values()))
     value = float(right.mean()) if len(right) else None
-    return Score(questions.name, "analogies", value, total, len(asked), parts)
+    return Score(questions.name, "analogies", value, total, len(asked), parts, counts)
 
 
 def _numbers(vectors: WordVectors, row: tuple[str, str, str, str]) -> tuple[int, ...] | None:
