@@ -66,6 +66,8 @@ class Finished:
     already: bool = False
 
 
+FEW = 50
+"""Development pairs below which their BLEU is mostly chance."""
 Event = Note | Planned | Stepped | Stopped | Finished
 
 
@@ -154,6 +156,11 @@ class _Trainer:
             yield (
                 f"{self.pairs.too_long:,} of {len(self.data.train):,} training pairs are longer than data.max_length = "
                 f"{self.config.data.max_length} tokens, and are left out"
+            )
+        if (few := len(self.data.dev)) < FEW:
+            yield (
+                f"{few} development pair{'' if few == 1 else 's'} to judge by, which tells little of which weights are best: "
+                "give more with --dev, or keep more of the training pairs with --set data.dev_fraction=0.1"
             )
 
     def feed(self, total_steps: int) -> Feed:
