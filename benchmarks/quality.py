@@ -2,18 +2,20 @@
 
     python -m benchmarks.quality [NAMES…] [--seeds 3] [--write-docs]
 
-A row that is in the JSON file already is not repeated, so that the table can be made in pieces. The Swedish encoder is
-pretrained by the first row that needs it (`--swedish-minutes`), with `bertworks pretrain` on novels.
+A row that is in the JSON file already is not repeated, so that the table can be made in pieces; one whose model another
+row begins with (RUNS) is, where that model is not there any more. The Swedish encoder is pretrained by the first row that
+needs it (`--swedish-minutes`), with `bertworks pretrain` on novels.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from benchmarks.study import CACHE as STUDIES
 from benchmarks.study import corpus_directory, run
 
 CACHE = ROOT / "benchmarks" / ".cache" / "quality"
+RUNS = CACHE / "run"
 THEIRS = "sentence-transformers"
 
 
@@ -56,9 +59,15 @@ ROWS = {
         "choice --train DATA/codah/full_data.tsv --dev-fraction 0.1 --epochs 2",
         ("accuracy",),
     ),
+    "squad1": Row(
+        "SQuAD 1.1, 44 articles, another 24 for dev",
+        "qa --train DATA/squad/train-v1.1-44articles.json --dev DATA/squad/dev-v1.1-24articles.json --epochs 1",
+        ("exact_match", "f1"),
+        seeds=1,
+    ),
     "squad2": Row(
-        "SQuAD 2.0, 17 articles, a fifth of the articles kept for dev",
-        "qa --train DATA/squad/dev-v2.0-17articles.json --dev-fraction 0.2 --epochs 2",
+        "SQuAD 2.0, 17 articles, a fifth of the articles kept for dev, after SQuAD 1.1",
+        "qa --train DATA/squad/dev-v2.0-17articles.json --dev-fraction 0.2 --model RUNS/squad1 --epochs 1",
         ("exact_match", "f1", "no_answer_accuracy"),
     ),
     "swedish-minilm": Row("Swedish NER, MiniLM (English)", f"tag {SWEDISH}", ("f1",)),
@@ -113,7 +122,7 @@ def places(command: str, data: Path, swedish_minutes: float) -> list[str]:
         (CACHE / "sst2-2000.tsv").write_text("".join(lines[:2000]), encoding="utf-8")
     if "CACHE/counts" in command:
         write_counts(data)
-    found = {"DATA": str(data), "CACHE": str(CACHE)}
+    found = {"DATA": str(data), "CACHE": str(CACHE), "RUNS": str(RUNS)}
     if "ALBERT" in command:
         from tests.weights import directory_of
 
@@ -160,7 +169,7 @@ def finetuned(name: str, options: argparse.Namespace) -> dict[str, Any]:
     words = ["finetune", *places(row.command, options.data, options.swedish_minutes)]
     seeds = min(row.seeds or options.seeds, options.seeds)
     words += ["--seeds", str(seeds), "--threads", str(options.threads)]
-    output = CACHE / "run" / name
+    output = RUNS / name
     shutil.rmtree(output, ignore_errors=True)
     started = time.perf_counter()
     run(bertworks, [*words, "-o", str(output), "-q"])
@@ -175,6 +184,19 @@ def finetuned(name: str, options: argparse.Namespace) -> dict[str, Any]:
         compared = {"MiniLM": "minilm", "trained further": output}
         entry["embeddings"] = {title: embeddings(model, options.data) for title, model in compared.items()}
     return entry
+
+
+def in_order(names: Iterable[str], done: Mapping[str, Any]) -> list[str]:
+    """The rows to run: those that are not done, each after the rows whose models it begins with."""
+    found: dict[str, None] = {}
+    for name in names:
+        if name in done:
+            continue
+        for before in re.findall(r"RUNS/([\w-]+)", ROWS[name].command):
+            if not (RUNS / before / "metrics.json").exists():
+                found[before] = None
+        found[name] = None
+    return list(found)
 
 
 def typed(command: str) -> dict[str, str]:
@@ -278,13 +300,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report: dict[str, Any] = {"benchmark": "quality", "rows": {}}
     if options.output.exists():
         report = json.loads(options.output.read_text(encoding="utf-8"))
-    for name in options.names or ROWS:
-        if name not in report["rows"]:
-            say(name)
-            report["rows"][name] = finetuned(name, options)
-            report["command"] = whole_command("quality", arguments, report["rows"], ROWS)
-            say(f"  {report['rows'][name]['metrics']['metrics']}")
-            write_json(report, options.output)
+    for name in in_order(options.names or ROWS, report["rows"]):
+        say(name)
+        report["rows"][name] = finetuned(name, options)
+        report["command"] = whole_command("quality", arguments, report["rows"], ROWS)
+        say(f"  {report['rows'][name]['metrics']['metrics']}")
+        write_json(report, options.output)
     write_json(report, options.output)
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "quality.md").write_text(render(report), encoding="utf-8")

@@ -333,6 +333,18 @@ def test_numbers_of_the_trainer_are_not_scaled_again(tmp_path: Path, monkeypatch
     assert (prepared.task.center, prepared.task.scale) == (0.0, 1.0)
 
 
+def test_a_row_comes_after_the_one_it_begins_with(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality, "RUNS", root / "runs")
+    assert quality.in_order(["squad2", "trec"], {}) == ["squad1", "squad2", "trec"]
+    assert quality.in_order(["squad2", "squad1"], {"squad1": {}, "trec": {}}) == [
+        "squad1",
+        "squad2",
+    ]  # its model is gone
+    (root / "runs" / "squad1").mkdir(parents=True)
+    (root / "runs" / "squad1" / "metrics.json").write_text("{}")
+    assert quality.in_order(list(quality.ROWS), dict.fromkeys(quality.ROWS.keys() - {"squad2"})) == ["squad2"]
+
+
 def test_quality_asks_for_figures_that_there_are() -> None:
     figures = {"accuracy": 0.9, "f1_macro": 0.8, "mcc": 0.7}
     metrics = {"metric": "accuracy", "metrics": figures, "baseline": {}, "examples": {"train": 2, "dev": 1}}
