@@ -79,6 +79,7 @@ def become(connection: socket.socket) -> None:
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - ours may have been closed from the start
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)

@@ -364,3 +364,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
         tracemalloc.stop()
     assert total == count
     assert peak < 2_000_000
+
+
+def test_a_closed_standard_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DataError, match="standard input: is closed; give a file"):
+        TextReader("-")

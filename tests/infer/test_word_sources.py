@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bertworks
-from bertworks.errors import BertworksError, ModelError
+from bertworks.errors import BertworksError, DataError, ModelError
 from bertworks.infer.word_sources import (
     EncoderSource,
     StaticSource,
@@ -84,8 +84,11 @@ def test_a_source_is_known_by_its_content(table: Path, tmp_path: Path, monkeypat
     table.write_text("the 1 2\n")
     with pytest.raises(ModelError, match="trained with other word vectors"):
         open_inputs(inputs)
-    with pytest.raises(ModelError, match="cannot be opened"):
-        open_inputs(WordInputs(named=(replace(named, name=str(tmp_path / "gone.txt")),)))
+    gone = WordInputs(named=(replace(named, name=str(tmp_path / "gone.txt")),))
+    with pytest.raises(ModelError, match=r"cannot be opened: .*gone.txt: no such file; if they have moved"):
+        open_inputs(gone, directory=tmp_path)
+    with pytest.raises(DataError, match=r"gone.txt: no such file$"):  # of a model that is only being made
+        open_inputs(gone)
 
 
 def test_a_source_that_moved_is_found(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

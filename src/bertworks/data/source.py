@@ -47,6 +47,8 @@ class Source:
         self._ahead: Iterator[bytes] | None = None  # all lines, where some of them were looked at before
         if str(path) == STANDARD_INPUT:
             self.path, self.name = None, "standard input"
+            if sys.stdin is None:
+                raise DataError("is closed; give a file, or a text by a pipe", path=self.name)
             self._raw: IO[bytes] = sys.stdin.buffer
         else:
             self.path, self.name = Path(path), str(path)
