@@ -318,8 +318,10 @@ def place(run: dict[str, Any]) -> tuple[str, int]:
 def machines(report: dict[str, Any]) -> list[str]:
     """What the sets were measured on: the processor, its threads and its matrix-multiply rate."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    whole = paired(report["runs"])
     for run in report["runs"]:
-        found.setdefault(place(run), []).append(run)
+        if (run["set"], run["seed"]) in whole:
+            found.setdefault(place(run), []).append(run)
     told = []
     for (processor, threads), runs in found.items():
         titles = ", ".join(wanted.title for name, wanted in SETS.items() if any(run["set"] == name for run in runs))

@@ -189,7 +189,7 @@ def _tell_plan(event: Planned) -> None:
 
 def _tell_result(result: Finished, *, json: bool) -> None:
     from bertworks.train.figures import in_words, steps
-    from bertworks.translate.report import kept, warning
+    from bertworks.translate.report import told
 
     content = result.result
     if json:
@@ -202,9 +202,8 @@ def _tell_result(result: Finished, *, json: bool) -> None:
         return
     print_result(f"{result.directory}: {steps(content['steps'])} in {duration(content['seconds'])}")
     print_result(f"dev: {in_words(content['metrics'])}")
-    for sentence in (kept(content), warning(content)):
-        if sentence:
-            print_result(sentence)
+    for sentence in told(content):
+        print_result(sentence)
     if content.get("test"):
         print_result(f"test: {in_words(content['test'])}")
     print_result(f"report: {result.directory / 'report.html'}")

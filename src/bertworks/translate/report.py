@@ -56,11 +56,6 @@ class Summary:
         ]
 
     @property
-    def told(self) -> list[str]:
-        """Which weights these are, and what to think of them where they know next to nothing."""
-        return [sentence for sentence in (kept(self.result), warning(self.result)) if sentence]
-
-    @property
     def rows(self) -> list[list[str]]:
         """Measure, value, and value on the test pairs where there are any."""
         figures, test = self.result["metrics"], self.result.get("test") or {}
@@ -92,6 +87,11 @@ def warning(result: Mapping[str, Any]) -> str | None:
     return "It has learnt next to nothing yet: give it more steps, and where that does not help, more pairs."
 
 
+def told(result: Mapping[str, Any]) -> list[str]:
+    """Which weights these are, and what to think of them where they know next to nothing."""
+    return [sentence for sentence in (kept(result), warning(result)) if sentence]
+
+
 def report(summary: Summary) -> str:
     """The page."""
     bleu = [
@@ -108,7 +108,7 @@ def report(summary: Summary) -> str:
         section(
             "How good it is",
             table(summary.rows, header=summary.header, numbers=True),
-            soft(" ".join([f"BLEU: {SIGNATURE}.", *summary.told])),
+            soft(" ".join([f"BLEU: {SIGNATURE}.", *told(summary.result)])),
         ),
         section("Curves", f'<div class="columns">{"".join(drawn)}</div>'),
         section("Development sentences, as they come", *_examples(summary.dev)),
@@ -176,7 +176,7 @@ def model_card(summary: Summary) -> str:
         "|---|" + "---:|" * (len(summary.header) - 1),
         *(f"| {' | '.join(row)} |" for row in summary.rows),
         "",
-        " ".join([f"BLEU is that of `sacrebleu` ({SIGNATURE}).", *summary.told]),
+        " ".join([f"BLEU is that of `sacrebleu` ({SIGNATURE}).", *told(summary.result)]),
         "",
         "## Data",
         "",
