@@ -37,8 +37,7 @@ def _made(family: str, layers: int) -> tuple[Model, Tokenizer]:
 
 
 def make_model(family: str = "bert", layers: int = 2) -> tuple[Model, Tokenizer]:
-    """A tiny random model with dropout, so that a resumed training must draw the same masks. The tokenizer is made once:
-    its trainer does not break ties the same way each time."""
+    """A tiny random model with dropout, so that a resumed training must draw the same masks."""
     model, tokenizer = _made(family, layers)
     return copy.deepcopy(model), tokenizer
 

@@ -36,7 +36,6 @@ WINDOW = 40
 
 @cache
 def made(family: str) -> tuple[Model, Tokenizer]:
-    """One of each: a tiny tokenizer that is trained again has other ids."""
     return small.make_model(family)
 
 

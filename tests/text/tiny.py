@@ -1,9 +1,14 @@
-"""Tiny tokenizers of every kind, made on the spot from a few sentences of our own."""
+"""Tiny tokenizers of every kind, made on the spot from a few sentences of our own.
+
+The peer's trainers number marked characters and equal pieces in the order of a hash table, which is another in every
+process. What they find is put in order here, so that a tiny model learns the same in each.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -30,6 +35,18 @@ TEXTS = [
 ]
 
 
+def characters(tokenizer: Tokenizer) -> list[str]:
+    """Those of the sentences, as the tokenizer's normalizer leaves them."""
+    return sorted(set(tokenizer.normalizer.normalize_str("".join(SENTENCES))) - {" "})
+
+
+def trained(tokenizer: Tokenizer, trainer: trainers.Trainer) -> dict[str, Any]:
+    """The model that a trainer makes of the sentences, as JSON has it; the tokenizer itself is left as it is."""
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.train_from_iterator(SENTENCES, trainer)
+    return json.loads(copy.to_str())["model"]
+
+
 def bert(*, lowercase: bool = True) -> Tokenizer:
     """BERT's WordPiece."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -37,8 +54,11 @@ def bert(*, lowercase: bool = True) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=260, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES, trainer)
+    marked = [f"##{character}" for character in characters(tokenizer)]
+    trainer = trainers.WordPieceTrainer(vocab_size=260, special_tokens=special + marked, show_progress=False)
+    vocabulary = trained(tokenizer, trainer)["vocab"]
+    tokenizer.model = models.WordPiece(vocabulary, unk_token="[UNK]")
+    tokenizer.add_special_tokens(special)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -80,10 +100,14 @@ def openai_gpt() -> Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+    marked = [f"{character}</w>" for character in characters(tokenizer)]
     trainer = trainers.BpeTrainer(
-        vocab_size=300, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False
+        vocab_size=300, special_tokens=["<unk>", *marked], end_of_word_suffix="</w>", show_progress=False
     )
-    tokenizer.train_from_iterator(SENTENCES, trainer)
+    found = trained(tokenizer, trainer)
+    merges = [tuple(pair) for pair in found["merges"]]
+    tokenizer.model = models.BPE(found["vocab"], merges, unk_token="<unk>", end_of_word_suffix="</w>")
+    tokenizer.add_special_tokens(["<unk>"])
     return tokenizer
 
 
@@ -93,10 +117,12 @@ def unigram() -> Tokenizer:
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=160, special_tokens=["<s>", "<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
-    )
-    tokenizer.train_from_iterator(SENTENCES, trainer)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(vocab_size=160, special_tokens=special, unk_token="<unk>", show_progress=False)
+    pieces = [(piece, score) for piece, score in trained(tokenizer, trainer)["vocab"]]
+    ordered = pieces[: len(special)] + sorted(pieces[len(special) :])
+    tokenizer.model = models.Unigram(ordered, unk_id=special.index("<unk>"))
+    tokenizer.add_special_tokens(special)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
