@@ -109,4 +109,5 @@ def test_a_file_in_place_of_a_prompt_is_told(
     code, out, err = run("generate", "mill", "--model", language_model, "--max-tokens", 1)
     assert (code, out[:4]) == (0, "mill")
     assert "the texts in it are prompts with --file mill" in err
+    assert run("generate", "mill", "--model", language_model, "--max-tokens", 1, "--quiet") == (0, out, "")
     assert "--file" not in run("generate", "long " * 2000, "--model", language_model, "--max-tokens", 1)[2]

@@ -118,6 +118,9 @@ def test_run_translates_line_for_line(
     for options in (["--beam", "1"], ["--top-k", "4", "--seed", "2"], ["--coverage-penalty", "0.3"]):
         assert main(["translate", "run", str(model), str(texts), *options]) == 0
         assert len(capsys.readouterr().out.split("\n")) == 4
+    assert main(["translate", "run", str(model), str(texts), "--max-tokens", "1", "--json"]) == 0
+    short = [json.loads(line)["translation"] for line in capsys.readouterr().out.splitlines()]
+    assert all(len(text) < len(line) for text, line in zip(short, lines, strict=False) if line)
 
 
 def test_errors_are_sentences(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

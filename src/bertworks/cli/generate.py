@@ -17,6 +17,7 @@ from bertworks.cli.common import (
     FormatOption,
     JsonOption,
     NoHeaderOption,
+    QuietOption,
     SeedOption,
     TextColumnOption,
     ThreadsOption,
@@ -81,6 +82,7 @@ def generate(
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Continue PROMPT with a language model, or translate it with a translation model.
 
@@ -103,7 +105,8 @@ def generate(
         )
     if prompt is not None and prompt != "-" and _is_file(prompt):
         print_note(
-            f"note: {prompt} is continued as it is written here; the texts in it are prompts with --file {prompt}"
+            f"note: {prompt} is continued as it is written here; the texts in it are prompts with --file {prompt}",
+            quiet=quiet,
         )
     drawing = {"--beam": beam, "--top-k": top_k, "--top-p": top_p, "--temperature": temperature}
     for name, value in drawing.items():

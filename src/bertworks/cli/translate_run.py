@@ -77,6 +77,15 @@ def run(
     temperature: Annotated[
         float | None, typer.Option(help="Draw: flatter above 1, sharper below.", metavar="T")
     ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="The most tokens to write for a text, or a part of one.",
+            min=1,
+            metavar="N",
+            show_default="twice its source",
+        ),
+    ] = None,
     reference: Annotated[
         str | None, typer.Option(help="A file with a reference per line: tells the BLEU.", metavar="FILE")
     ] = None,
@@ -145,11 +154,23 @@ def run(
             with TextReader(file, **reading) as counted:
                 _check_reference(reference, len(_lines(reference, encoding)), sum(map(len, counted.chunks())))
         translator = Translator.load(model, device=device)
-        work = _Work(translator, strategy, reference=reference, encoding=encoding, pictures=alignment is not None)
+        work = _Work(
+            translator,
+            strategy,
+            max_tokens=max_tokens,
+            reference=reference,
+            encoding=encoding,
+            pictures=alignment is not None,
+        )
         if output is None:
             work.to_standard_output(reader, json=json)
         else:
-            settings = {**reader.identity(), "model": model_identity(model), "strategy": repr(strategy)}
+            settings = {
+                **reader.identity(),
+                "model": model_identity(model),
+                "strategy": repr(strategy),
+                **({} if max_tokens is None else {"max_tokens": max_tokens}),
+            }
             work.to_file(reader, output, settings, restart=restart, json=json, quiet=quiet)
     if alignment is not None:
         _write_alignment(alignment, model, work.alignments)
@@ -172,9 +193,16 @@ class _Work:
     """Chunks of texts to their translations, and what is to be told in the end."""
 
     def __init__(
-        self, translator: Translator, strategy: Strategy, *, reference: str | None, encoding: str, pictures: bool
+        self,
+        translator: Translator,
+        strategy: Strategy,
+        *,
+        max_tokens: int | None,
+        reference: str | None,
+        encoding: str,
+        pictures: bool,
     ) -> None:
-        self.translator, self.strategy = translator, strategy
+        self.translator, self.strategy, self.max_tokens = translator, strategy, max_tokens
         self.references = None if reference is None else _lines(reference, encoding)
         self.reference = reference
         self.texts: list[str] = []  # all translations, where they are to be judged
@@ -186,7 +214,11 @@ class _Work:
     def translate(self, chunk: Sequence[str], progress: Progress | None = None) -> list[Generation]:
         """The next texts."""
         found = self.translator.translate(
-            chunk, self.strategy, first=self.done, progress=None if progress is None else progress.within_chunk
+            chunk,
+            self.strategy,
+            max_tokens=self.max_tokens,
+            first=self.done,
+            progress=None if progress is None else progress.within_chunk,
         )
         numbered = enumerate(zip(chunk, found, strict=True), start=self.done + 1)
         self.done += len(chunk)

@@ -102,16 +102,19 @@ class Translator:
         texts: Sequence[str],
         strategy: Strategy | None = None,
         *,
+        max_tokens: int | None = None,
         first: int = 0,
         progress: Progress | None = None,
     ) -> list[Generation]:
         """The best translation of each text, in the texts' order.
 
-        strategy: how it is searched; by default with a beam of 5
-        first:    the number of the first text in all that is translated, on which drawn tokens depend
+        strategy:   how it is searched; by default with a beam of 5
+        max_tokens: the most tokens to write for a part of a text; by default `longest_target`
+        first:      the number of the first text in all that is translated, on which drawn tokens depend
         """
         strategy = Beam(width=5) if strategy is None else strategy
-        return [found[0] for found in self.write(texts, strategy, first=first, progress=progress)]
+        found = self.write(texts, strategy, max_tokens=max_tokens, first=first, progress=progress)
+        return [best[0] for best in found]
 
     def write(
         self,
