@@ -15,7 +15,6 @@ result: head, order of the examples and dropout are functions of the seed.
 from __future__ import annotations
 
 import copy
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -137,14 +136,12 @@ def fit(
         unlabelled=data.encoded_unlabelled(task, tokenizer),
         unlabelled_batch_size=config.words.unlabelled_batch_size,
     )
-    judge = None if dev_units is None else _Judge(task, data.dev, dev_units, config.train.evaluation)
+    judge = None if dev_units is None else _Judge(task, data.dev, dev_units)
     training = replace(config.train, evaluation=_evaluation(config.train.evaluation, feed, dev_units))
     saved = None if directory is None else latest(directory / CHECKPOINTS)
     if saved is not None:
         for note in saved.notes:
             yield Note(note)
-        if judge is not None and saved.best is not None:
-            judge.best = saved.best.value
     size = (_count(model.parameters()), _count(trained_parameters(model).values()))
     done = saved.step if saved is not None else 0
     yield Begun(
@@ -162,7 +159,7 @@ def fit(
     log = StepLog(
         directory, settings, feed.seen, every=training.log_steps, main=parallel.main, saved=saved, track=track
     )
-    best_step = saved.best.step if saved is not None and saved.best is not None else None
+    best = None if saved is None else saved.best
     stopped = False
     try:
         for report in train(
@@ -180,9 +177,9 @@ def fit(
             before_step=unfreezing(model, config.method, feed.total_steps),
             stop=stop,
         ):
-            done, stopped = report.step, report.stopped
-            if judge is not None and judge.improved:
-                best_step, judge.improved = done, False
+            done, best, stopped = report.step, report.best, report.stopped
+            if judge is not None and report.evaluation is not None:
+                judge.keep(training.evaluation.keep == "last" or (best is not None and best.step == done))
             yield Stepped(report=report, loss=report.loss, rate=log.step(report))
     finally:
         log.close()
@@ -203,7 +200,7 @@ def fit(
         tokenizer=tokenizer,
         evaluated=evaluated,
         steps=done,
-        best_step=best_step if training.evaluation.keep == "best" else None,
+        best_step=best.step if best is not None and training.evaluation.keep == "best" else None,
         seconds=seconds,
         parameters=size[0],
         trained_parameters=size[1],
@@ -214,23 +211,20 @@ def fit(
 class _Judge:
     """Evaluates, and remembers the predictions of the weights that will be kept, so that they need not be made again."""
 
-    def __init__(self, task: Task[Any, Any], examples: Sequence[Any], units: Units, config: EvaluationConfig) -> None:
-        self.task, self.examples, self.units, self.config = task, examples, units, config
-        self.best: float | None = None
-        self.improved = False
+    def __init__(self, task: Task[Any, Any], examples: Sequence[Any], units: Units) -> None:
+        self.task, self.examples, self.units = task, examples, units
+        self.last: Evaluated[Any] | None = None
         self.kept: Evaluated[Any] | None = None
 
     def __call__(self, module: nn.Module) -> Mapping[str, float]:
         assert isinstance(module, Model)
-        evaluated = evaluate_model(self.task, module, self.examples, units=self.units)
-        value = evaluated.figures.get(self.config.metric, math.nan)
-        lowest = self.config.goal == "lowest"
-        if math.isfinite(value) and (self.best is None or (value < self.best if lowest else value > self.best)):
-            self.best, self.improved = value, True
-            self.kept = evaluated
-        elif self.config.keep == "last":
-            self.kept = evaluated
-        return evaluated.figures
+        self.last = evaluate_model(self.task, module, self.examples, units=self.units)
+        return self.last.figures
+
+    def keep(self, wanted: bool) -> None:
+        """Whether the weights of the last evaluation are those to keep, as far as is known."""
+        if wanted:
+            self.kept = self.last
 
     def result(self, model: Model) -> Evaluated[Any]:
         """Of the weights that were kept."""

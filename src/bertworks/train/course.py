@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
 
@@ -25,7 +25,7 @@ from bertworks.train.loop import Evaluate, evaluation_steps, train
 from bertworks.train.measure import Measured
 from bertworks.train.parallel import Parallel
 from bertworks.train.plan import Plan, steps_within
-from bertworks.train.state import Saved
+from bertworks.train.state import Best, Saved
 
 Run = TypeVar("Run", bound=RunLength)
 Config = TypeVar("Config", bound=TrainConfig)
@@ -93,6 +93,14 @@ def plan_of(
     )
 
 
+class Course(NamedTuple):
+    """How far a training came."""
+
+    steps: int
+    best: Best | None
+    """Its best evaluation, where there was one."""
+
+
 def take_steps(
     module: nn.Module,
     objective: Objective,
@@ -108,14 +116,15 @@ def take_steps(
     evaluate: Evaluate | None,
     track: tuple[str, ...],
     stop: threading.Event | None,
-) -> Generator[Stepped | Stopped, None, int | None]:
-    """Train, saving to and logging in `output`; returns the number of the last step, or None where it was stopped.
+) -> Generator[Stepped | Stopped, None, Course | None]:
+    """Train, saving to and logging in `output`; returns None where it was stopped.
 
     `first_figures` are those of the model before its first step, empty where it is not evaluated.
     """
     total = run.steps
     assert total is not None
-    done, stopped = 0 if saved is None else saved.step, False
+    done = Course(0, None) if saved is None else Course(saved.step, saved.best)
+    stopped = False
     log = StepLog(output, settings, feed.seen, every=config.log_steps, main=parallel.main, saved=saved, track=track)
     try:
         if saved is None and first_figures:
@@ -134,11 +143,11 @@ def take_steps(
             evaluate=evaluate,
             stop=stop,
         ):
-            done, stopped = report.step, report.stopped
+            done, stopped = Course(report.step, report.best), report.stopped
             yield Stepped(report=report, loss=report.loss, rate=log.step(report))
     finally:
         log.close()
     if stopped:
-        yield Stopped(step=done, total_steps=total, directory=output)
+        yield Stopped(step=done.steps, total_steps=total, directory=output)
         return None
     return done

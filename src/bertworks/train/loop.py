@@ -79,6 +79,8 @@ class StepReport:
     seconds: float
     """Of the step alone, without evaluation and saving."""
     evaluation: Mapping[str, float] | None = None
+    best: Best | None = None
+    """The best evaluation so far, this step's included."""
     checkpoint: Path | None = None
     events: tuple[str, ...] = ()
     """What a person should be told, in words: skipped, rolled back, stopped."""
@@ -91,7 +93,7 @@ def report_of(saved: Saved) -> StepReport | None:
     if saved.report is None:
         return None
     values = {**saved.report, "events": tuple(saved.report["events"])}
-    return StepReport(**values, checkpoint=saved.path)
+    return StepReport(**values, best=saved.best, checkpoint=saved.path)
 
 
 def evaluation_steps(config: TrainConfig, total_steps: int) -> int:
@@ -237,6 +239,7 @@ class _Training:
             num_tokens=outcome.num_tokens,
             seconds=seconds,
             evaluation=evaluation,
+            best=self.progress.best,
             events=tuple(events),
             stopped=self.stopped,
         )
@@ -363,7 +366,9 @@ class _Training:
         best = self.progress.best
         if best is not None and best.step == self.progress.step:
             self.best_weights = None  # they are these
-        plain = {name: value for name, value in dataclasses.asdict(report).items() if name != "checkpoint"}
+        plain = {
+            name: value for name, value in dataclasses.asdict(report).items() if name not in ("best", "checkpoint")
+        }
         self.last_saved = checkpoint.save(
             self.directory,
             module=self.module,

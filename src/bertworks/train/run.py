@@ -27,7 +27,7 @@ from bertworks.train import first_vectors, state
 from bertworks.train.architecture import ModelSection, section_of
 from bertworks.train.assemble import Assembly, assemble
 from bertworks.train.config import TrainConfig
-from bertworks.train.course import plan_of, take_steps, timed_evaluation, with_evaluations, with_length
+from bertworks.train.course import Course, plan_of, take_steps, timed_evaluation, with_evaluations, with_length
 from bertworks.train.directory import CHECKPOINTS, is_finished, read_result
 from bertworks.train.evaluate import Evaluation, token_counts
 from bertworks.train.events import Note, Stepped, Stopped
@@ -314,16 +314,16 @@ class _Trainer:
         if done is not None:
             yield from self._finish(done)
 
-    def _finish(self, steps: int) -> Iterator[Event]:
+    def _finish(self, done: Course) -> Iterator[Event]:
         """Make the directory a model; one process does."""
         if self.parallel.main:
             checkpoints = self.output / CHECKPOINTS
-            best = self.recipe.train.evaluation.keep == "best"
-            saved = state.latest(checkpoints) if best else None  # which takes the hash of its files
-            kept = steps if saved is None or saved.best is None else saved.best.step
+            steps = done.steps
+            best = done.best if self.recipe.train.evaluation.keep == "best" else None
             if self.parallel.sharded:  # each process holds a part of the weights; the checkpoint holds them all
                 self.assembly = assemble(self.recipe, self.corpus, self.output / LEXICON_FILE)
-                if saved is None or saved.best is None:
+                saved = None if best is None else state.latest(checkpoints)
+                if saved is None:
                     state.load_weights(state.path_of(checkpoints, steps), self.assembly.module)
                 else:
                     state.load_best(saved, self.assembly.module)
@@ -333,7 +333,7 @@ class _Trainer:
                 self.assembly,
                 self.output,
                 steps=steps,
-                kept=kept,
+                kept=steps if best is None else best.step,
                 baseline=self.baseline,
             )
             yield Finished(

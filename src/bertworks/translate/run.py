@@ -242,7 +242,6 @@ class _Trainer:
             return
         if self.parallel.main:
             yield Note("translating the development sentences" + (" and the test" if self.data.test else ""))
-            last = state.latest(self.output / CHECKPOINTS)
             result = finish(
                 self.config,
                 self.data,
@@ -250,8 +249,8 @@ class _Trainer:
                 self.module,
                 self.output,
                 losses=self.judge.losses,
-                steps=done,
-                best=None if last is None else last.best,
+                steps=done.steps,
+                best=done.best,
             )
             yield Finished(directory=self.output, result=result)
         self.parallel.barrier()
