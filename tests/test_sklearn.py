@@ -355,7 +355,7 @@ def test_question_answerer_learns(tiny: str) -> None:
 
 
 def test_questions_without_an_answer(tiny: str) -> None:
-    answers = [("mill", text.index("mill")) if "mill" in text else "" for text in TEXTS]
+    answers = [("mill", np.int64(text.index("mill"))) if "mill" in text else "" for text in TEXTS]
     answerer = quick(QuestionAnswerer, tiny, dev_fraction=0.2).fit(QUESTIONS, answers)
     assert "no_answer_threshold" in answerer.predictor_.decision
     assert answerer.predict(np.array(QUESTIONS)).shape == (len(TEXTS),)

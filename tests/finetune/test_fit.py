@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from bertworks.tasks.classification import Classification
 from bertworks.tasks.regression import Regression
 from bertworks.tasks.run import evaluate_model
 from bertworks.train.log import read_metrics
+from bertworks.train.step import Outcome, Stepper
 from tests.finetune.small import QUICK, examples, make_model
 from tests.tasks.small import texts
 
@@ -109,6 +112,22 @@ def test_the_best_weights_are_kept_with_their_predictions() -> None:
     anew = evaluate_model(result.task, result.model, data().dev, tokenizer=result.tokenizer, window=32)
     assert anew.predictions == result.evaluated.predictions
     assert anew.decision == result.evaluated.decision
+
+
+def test_a_step_that_was_left_out_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are the step's before, which are not saved under it."""
+    usual = Stepper.gradients
+
+    def gradients(self: Stepper, step: int, *more: Any) -> Outcome:
+        outcome = usual(self, step, *more)
+        return replace(outcome, losses=dict.fromkeys(outcome.losses, math.nan)) if step == 9 else outcome
+
+    monkeypatch.setattr(Stepper, "gradients", gradients)
+    result = fitted(events_of("train.on_nonfinite=skip", "train.evaluation.steps=5"))
+    assert result.best_step == 5
+    assert result.evaluated is not None
+    anew = evaluate_model(result.task, result.model, data().dev, tokenizer=result.tokenizer, window=32)
+    assert anew.predictions == result.evaluated.predictions
 
 
 def test_the_last_weights_where_they_are_wanted() -> None:

@@ -143,7 +143,7 @@ def test_words_are_tagged_and_transformers_opens_it(tmp_path: Path) -> None:
 def test_every_family(family: str) -> None:
     rows = examples(("no", "yes"), 20)
     found = fitted("classify", rows, family=family)
-    assert found.evaluated.figures["accuracy"] >= 0.5
+    assert found.evaluated.figures["accuracy"] > 0.6
     assert found.frozen["reads"] == "mean"
     assert fitted("tag", small.tagged(), family=family).evaluated is not None
 
@@ -203,12 +203,16 @@ def test_the_model_is_left_alone() -> None:
     assert last.trained_parameters == 2 * 36 + 2
 
 
-def test_groups_stay_together() -> None:
-    rows = [replace(row, group=str(number // 4)) for number, row in enumerate(examples(("no", "yes")))]
+@pytest.mark.parametrize(("of_each", "without", "folds"), [(4, 0, 5), (12, 0, 4), (20, 1, 3)])
+def test_groups_stay_together(of_each: int, without: int, folds: int) -> None:
+    rows = [replace(row, group=str(number // of_each)) for number, row in enumerate(examples(("no", "yes")))]
+    rows[:without] = [replace(row, group=None) for row in rows[:without]]
     task = tasks.for_examples("classify", rows)
     units = task.encode(rows, small.make_tokenizer("bert"), window=WINDOW, training=True)
-    for inside, outside in frozen_heads._folds(task, rows, units, 5, 0):
-        assert not {rows[n].group for n in units.owners[inside]} & {rows[n].group for n in outside}
+    found = frozen_heads._folds(task, rows, units, 5, 0)
+    assert len(found) == folds
+    for inside, outside in found:
+        assert not ({rows[n].group for n in units.owners[inside]} & {rows[n].group for n in outside}) - {None}
 
 
 def test_the_strength_is_chosen_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +229,10 @@ def test_what_cannot_be() -> None:
     check_frozen("tag")
     with pytest.raises(UsageError, match=r"--frozen is for classify.*'qa' needs the whole model"):
         check_frozen("qa")
+    with pytest.raises(UsageError, match="which a CRF is not: leave --crf or --frozen out"):
+        check_frozen("tag", crf=True)
+    with pytest.raises(UsageError, match="all examples are of one group"):
+        fitted("classify", [replace(row, group="a") for row in examples(("no", "yes"))])
     with pytest.raises(UsageError, match="one example cannot be divided"):
         fitted("regress", examples((1.0, 2.0), 1))
 
@@ -234,7 +242,7 @@ def test_few_examples_and_rare_labels() -> None:
     rows[0] = replace(rows[0], label="rare")
     found = fitted("classify", rows, "frozen.folds=4")
     assert len(found.frozen["folds"]) == 4
-    assert {p.label for p in found.evaluated.predictions} <= {"no", "yes", "rare"}
+    assert {tuple(p.probabilities) for p in found.evaluated.predictions} == {("no", "rare", "yes")}
     assert len(fitted("classify", examples(("no", "yes"), 3)).frozen["folds"]) == 3  # of five
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from bertworks import hub
 from bertworks.data.unfinished import Unfinished
 from bertworks.errors import DataError, OutputError, UsageError
 from bertworks.finetune import probe
@@ -19,6 +20,7 @@ from bertworks.finetune.probe_states import States, open_states, write_states
 from bertworks.finetune.probe_taggers import BILSTM, LINEAR, Selection, TaggerConfig, Trained, train_tagger
 from bertworks.infer.loaded import LoadedModel
 from tests.finetune.probing import make_files
+from tests.finetune.small import make_model
 from tests.reader import Reader
 from tests.tasks import small
 
@@ -242,6 +244,12 @@ def test_other_settings_do_not_continue(files: dict[str, Path], tmp_path: Path) 
         _stopped(options(files, tmp_path / "out"), 1)
     with pytest.raises(OutputError, match=r"unfinished run that differs.*words: first there, mean now"):
         list(probe_layers(options(files, tmp_path / "out", words="mean")))
+    given = options(files, tmp_path / "out")
+    other, tokenizer = make_model(layers=3)
+    model = tmp_path / "model"
+    hub.save(other, tokenizer, model)
+    with pytest.raises(OutputError, match=r"unfinished run that differs.*weights"):
+        list(probe_layers(replace(given, model=str(model))))
     events = list(probe_layers(options(files, tmp_path / "out", words="mean", restart=True, taggers=(QUICK_LINEAR,))))
     assert isinstance(events[-1], Finished)
 

@@ -31,6 +31,7 @@ from tests.finetune.small import (
     finished,
     losses,
     make_files,
+    make_model,
     options,
     rows,
     run,
@@ -190,6 +191,18 @@ def test_single_texts_are_learnt_without_evaluation(files: Files, tmp_path: Path
     events = run(files, tmp_path / "run", "train.epochs=1", task="similarity", train=path, dev=None)
     assert finished(events).figures == {}
     assert (tmp_path / "run" / "predictions.jsonl").read_text() == ""
+
+
+def test_several_labels_in_training_and_one_in_development(files: Files, tmp_path: Path) -> None:
+    parts = {"train": (rows(24), lambda label: [label]), "dev": (rows(8, seed=1), lambda label: label)}
+    written = {}
+    for name, (table, form) in parts.items():
+        written[name] = tmp_path / f"{name}.jsonl"
+        written[name].write_text(
+            "".join(json.dumps({"text": text, "label": form(label)}) + "\n" for text, label in table)
+        )
+    assert "f1_macro" in finished(run(files, tmp_path / "run", "train.epochs=1", **written)).figures
+    assert "texts have at least one wrong label" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modernbert", "albert"])
@@ -353,6 +366,15 @@ def test_resuming_with_something_else(files: Files, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="was started with other examples"):
         list(finetune(resumed))
     moved = write_csv(tmp_path / "moved.csv", rows(40))
+    other, tokenizer = make_model(layers=3)
+    model = tmp_path / "model"
+    hub.save(other, tokenizer, model)
+    stored = output / "config.toml"
+    before = stored.read_text()
+    stored.write_text(before.replace(str(files["model"]), str(model)))  # as if other weights had come to the same place
+    with pytest.raises(UsageError, match=r"was started with other weights than .* holds now"):
+        list(finetune(FinetuneOptions(task="classify", train=moved, output=output, resume=True, track=())))
+    stored.write_text(before)
     rest = list(finetune(replace(resumed, train=moved, settings=("train.checkpoint_steps=5",))))
     assert "train.checkpoint_steps: null -> 5" in next(event.text for event in rest if isinstance(event, Note))
     assert finished(rest)
@@ -367,6 +389,9 @@ def test_bad_input_is_told_before_any_work(files: Files, tmp_path: Path) -> None
     one = write_csv(tmp_path / "one.csv", [("the mill runs", "quick")] * 4)
     empty = tmp_path / "empty.csv"
     empty.write_text("")
+    plain = tmp_path / "plain.txt"
+    plain.write_text("".join(f"{text}\n" for text, _ in rows(24)))
+    scored, tags = score_file(tmp_path / "scores.tsv"), tag_file(tmp_path / "tags.conll")
     cases: list[tuple[dict[str, Any], tuple[str, ...], type[BertworksError], str]] = [
         ({"task": "clasify"}, (), UsageError, "unknown task 'clasify' (did you mean 'classify'?)"),
         ({"train": None}, (), UsageError, "say what to train on: --train FILE"),
@@ -388,6 +413,14 @@ def test_bad_input_is_told_before_any_work(files: Files, tmp_path: Path) -> None
         ({"device": "cuda:77"}, (), UsageError, "device"),
         ({"track": ("tensorbord",)}, (), UsageError, "did you mean 'tensorboard'"),
         ({"resume": True, "overwrite": True}, (), UsageError, "exclude each other"),
+        ({"task": "similarity", "train": plain, "dev": None, "search": 2}, (), UsageError, "there are none: give some"),
+        (
+            {"task": "similarity", "train": scored, "dev": None},
+            ("task.metric=mrr",),
+            ConfigError,
+            "which these develop",
+        ),
+        ({"task": "tag", "train": tags, "dev": None, "frozen": True}, ("task.crf=true",), UsageError, "a CRF is not"),
         ({"config": tmp_path / "none.toml"}, (), ConfigError, "none.toml"),
     ]
     for changes, settings, kind, words in cases:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,24 +186,31 @@ def test_the_loss_by_hand() -> None:
 def every_answer(
     task: Answering, units: Units, outputs: list[np.ndarray]
 ) -> tuple[dict[tuple[int, int], float], float]:
-    """All answers of one question with their scores, and that of none, window by window and token by token."""
+    """All answers of one question with their scores, and that of none, run by run: each in the first window that shows it
+    whole, from the one on that keeps its first token."""
+    likely = [output - np.log(np.exp(output.astype(np.float64)).sum(axis=0)) for output in outputs]
+    keepers: list[int] = []  # by token of the whole context: a window
+    shown: list[range] = []  # by window: tokens of the whole context
+    for unit in range(len(outputs)):
+        (first, stop), (low, high) = units.arrays["context"][unit], units.arrays["kept"][unit]
+        begin = len(keepers) - int(low - first)
+        shown.append(range(begin, begin + int(stop - first)))
+        keepers += [unit] * int(high - low)
     found: dict[tuple[int, int], float] = {}
-    nulls = []
-    for unit, output in enumerate(outputs):
-        likely = output - np.log(np.exp(output.astype(np.float64)).sum(axis=0))
-        nulls.append(float(likely[0].sum()))
-        first, stop = units.arrays["context"][unit]
-        low, high = units.arrays["kept"][unit]
-        offsets = offsets_of(units, unit)
-        for start in range(low - first, high - first):
-            for end in range(start, min(start + task.max_answer_tokens, stop - first)):
-                if any(offsets[token][0] == offsets[token][1] for token in (start, end)):
-                    continue
-                span = int(offsets[start][0]), int(offsets[end][1])
-                score = float(likely[1 + start, 0] + likely[1 + end, 1])
-                if span[0] < span[1]:
-                    found[span] = max(score, found.get(span, -np.inf))
-    return found, min(nulls)
+    for start, keeper in enumerate(keepers):
+        for end in range(start, start + task.max_answer_tokens):
+            whole = [unit for unit in range(keeper, len(outputs)) if start in shown[unit] and end in shown[unit]]
+            if not whole:
+                continue
+            unit, offsets = whole[0], offsets_of(units, whole[0])
+            one, other = start - shown[unit].start, end - shown[unit].start
+            if any(offsets[token][0] == offsets[token][1] for token in (one, other)):
+                continue
+            span = int(offsets[one][0]), int(offsets[other][1])
+            score = float(likely[unit][1 + one, 0] + likely[unit][1 + other, 1])
+            if span[0] < span[1]:
+                found[span] = max(score, found.get(span, -np.inf))
+    return found, min(float(each[0].sum()) for each in likely)
 
 
 @given(st.sampled_from([*TEXTS, RIVER, ODD]), st.integers(14, 50), st.integers(0, 10**6), st.sampled_from(list(KINDS)))
@@ -249,6 +257,31 @@ def test_an_answer_neither_ends_before_it_begins_nor_grows_too_long() -> None:
         (prediction,) = TASK.decode([example], units, fixed(units, start, end), {})
         assert prediction.probability < 0.6
         assert len(BERT.encode(prediction.text, special=False)) <= TASK.max_answer_tokens
+
+
+@pytest.mark.parametrize("window", [24, 41, 64])
+def test_an_answer_that_any_window_shows_whole_is_found(window: int) -> None:
+    words = ("the river mill market geese old walked to " * 12).split()
+    task, context = Answering(), " ".join(words)
+    starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
+    length = 9
+    examples = [
+        replace(
+            question(context, asked="what?", number=n), answers=(Answer(" ".join(words[n : n + length]), starts[n]),)
+        )
+        for n in range(len(words) - length)
+    ]
+    units = task.encode(examples, BERT, window=window, training=True)
+    targets, outputs = units.arrays["targets"], []
+    for (first, stop), target in zip(units.arrays["context"], targets, strict=True):
+        outputs.append(np.full((1 + stop - first, 2), -20, np.float32))
+        outputs[-1][target, (0, 1)] = 20
+    whole = set(units.owners[targets[:, 0] > 0].tolist())
+    assert len(whole) > len(examples) / 2
+    for number, prediction in enumerate(task.decode(examples, units, outputs, {})):
+        if number in whole:
+            answer = examples[number].answers[0]
+            assert (prediction.start, prediction.text) == (answer.start, answer.text)
 
 
 def test_extreme_logits() -> None:

@@ -208,6 +208,20 @@ def test_a_window_matters_only_at_its_edges() -> None:
     assert len(TASK.encode([sentence("a " * 30)], tokenizer, window=12, training=False)) > 2
 
 
+@pytest.mark.parametrize("crf", [False, True])
+def test_a_span_may_cross_the_edges_of_windows(crf: bool) -> None:
+    task = Tagging(labels=("O", "B-X", "I-X"), scheme="bio", crf=crf)
+    model, tokenizer = attached(task, BERT)
+    example = sentence("the river mill market " * 20)
+    with torch.no_grad():
+        model.head("tag").output.weight.zero_()
+        model.head("tag").output.bias.copy_(torch.tensor([0.0, 4.0, 10.0]))
+    assert len(task.encode([example], tokenizer, window=40, training=False)) > 2
+    (found,) = predict_examples(task, model, [example], tokenizer=tokenizer, window=40, decision={})
+    assert [(span.first_word, span.stop_word) for span in found.spans] == [(0, 80)]
+    assert found.tags[0] == ("B-X" if crf else "I-X")  # the text's own beginning is no edge
+
+
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 

@@ -80,6 +80,7 @@ def test_broken_rules_are_read_kindly(tags: str, expected: list[Span]) -> None:
     [
         (["0 0 PER PER 0", "0 0"], "io"),  # a zero for O, labels alone
         (["O O LOC"], "io"),
+        (["0 0 1 2 0 3", "0 0"], "plain"),  # numbers, of which nobody knows what begins a span
         (["DT NN VB", "O NN"], "plain"),  # a part of speech that is called O
         (["S V O"], "plain"),
         (["B M E S B E S"], "iobes"),  # Chinese words, without labels
@@ -106,6 +107,7 @@ def test_schemes_are_recognised(sequences: list[str], scheme: Scheme) -> None:
         ("O B I", "bio"),
         ("O PER LOC", "io"),
         ("0 PER", "io"),
+        ("0 1 2", "plain"),
         ("DT NN VB", "plain"),
         ("B M E S", "plain"),  # of Chinese words: every word is in one
         ("N O V A", "plain"),  # letters are parts of speech

@@ -319,6 +319,8 @@ def test_figures_of_counts_equal_scikit_learn() -> None:
     figures = task.measure(examples, [NumberPrediction(rate) for rate in rates.tolist()])
     assert figures["deviance"] == pytest.approx(mean_poisson_deviance(truth, rates))
     assert figures["d2"] == pytest.approx(d2_tweedie_score(truth, rates, power=1))
+    nothing = [example("a", 0.0)] * 4  # as of R²: there is nothing to explain, and it is explained or not
+    assert task.measure(nothing, [NumberPrediction(0.1)] * 4)["d2"] == 0.0
 
 
 def test_multi_label_learns_what_is_known() -> None:

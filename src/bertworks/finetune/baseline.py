@@ -33,7 +33,7 @@ from bertworks.data.labelled.examples import (
 )
 from bertworks.tasks.answers import Answering
 from bertworks.tasks.base import Task
-from bertworks.tasks.classification import Classification
+from bertworks.tasks.classification import Classification, names_of
 from bertworks.tasks.metrics.calibration import fit_thresholds
 from bertworks.tasks.predictions import (
     AnswerPrediction,
@@ -130,14 +130,10 @@ def _features(train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-def _names(example: TextExample) -> tuple[str, ...]:
-    return example.label if isinstance(example.label, tuple) else (str(example.label),)
-
-
 def _labels_majority(
     task: Classification, train: Sequence[TextExample], dev: Sequence[TextExample]
 ) -> list[LabelPrediction]:
-    counts = Counter(label for example in train for label in _names(example))
+    counts = Counter(label for example in train for label in names_of(example))
     shares = np.array([[counts[label] / len(train) for label in task.labels]])
     return _label_predictions(task, shares.repeat(len(dev), axis=0))
 
@@ -154,16 +150,16 @@ def _labels_tfidf(
     shares = np.zeros((len(dev), len(task.labels)))
     if task.multi_label:
         for column, label in enumerate(task.labels):
-            truth = np.array([label in _names(example) for example in train])
+            truth = np.array([label in names_of(example) for example in train])
             if truth.all() or not truth.any():
                 shares[:, column] = float(truth.all())
             else:
                 model = LogisticRegression(C=10.0, max_iter=200).fit(own, truth)
                 shares[:, column] = model.predict_proba(other)[:, 1]
-        there = np.array([[label in _names(example) for label in task.labels] for example in dev])
+        there = np.array([[label in names_of(example) for label in task.labels] for example in dev])
         return _label_predictions(task, shares, fit_thresholds(shares, there))  # as the model's own are
     numbers = {label: number for number, label in enumerate(task.labels)}
-    targets = np.array([numbers[_names(example)[0]] for example in train])
+    targets = np.array([numbers[names_of(example)[0]] for example in train])
     if len(np.unique(targets)) < 2:  # a sample may have lost the rare labels
         return None
     model = LogisticRegression(C=10.0, max_iter=200).fit(own, targets)

@@ -1,4 +1,4 @@
-"""The settings of a fine-tuning: six sections, and one that a run writes itself. As everywhere: what is sensible for the
+"""The settings of a fine-tuning: seven sections, and one that a run writes itself. As everywhere: what is sensible for the
 data (`bertworks.finetune.defaults`), then one TOML file, then `--set section.key=value`.
 
     [data]     how the files are read; how long a sequence may be
@@ -283,6 +283,8 @@ class RunSection:
     test: str | None = None
     data_sha256: str = ""
     """Of all examples, as they were read and split."""
+    model_sha256: str = ""
+    """Of the weights that the training begins with, where they are read."""
     words_sha256: tuple[str, ...] = ()
     """Of each source of word vectors, and of the text without labels."""
     seed: int = 0

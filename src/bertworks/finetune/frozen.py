@@ -4,8 +4,8 @@
 
 What feature-based transfer is in its simplest form: logistic regression on the vectors of texts (classify, pair) or
 words (tag), ridge regression or Poisson regression on those of texts (regress), a logistic regression on differences of
-options (choice: McFadden's conditional logit). It takes a minute where fine-tuning takes an hour, and is often the
-better choice for a few hundred examples.
+options (choice; of two, this is McFadden's conditional logit). It takes a minute where fine-tuning takes an hour, and is
+often the better choice for a few hundred examples.
 
 In the end there is nothing but a matrix and a bias (`frozen_heads`): the model is saved, opened and asked like a
 fine-tuned one. A head on the mean of a text's tokens (the default, and mostly the best) has no place in the directories of
@@ -62,10 +62,12 @@ OWN_FORMAT = (
 Floats = NDArray[np.float32]
 
 
-def check_frozen(task: str) -> None:
+def check_frozen(task: str, *, crf: bool = False) -> None:
     """An error for a task that has no such head."""
     if task not in TASKS:
         raise UsageError(f"--frozen is for {', '.join(TASKS)}; {task!r} needs the whole model: leave --frozen out")
+    if crf:
+        raise UsageError("--frozen trains a linear head, which a CRF is not: leave --crf or --frozen out")
 
 
 def fit_frozen(

@@ -3,7 +3,7 @@
     classify, pair   logistic regression; several labels: one for each
     tag              logistic regression on words
     regress          ridge regression, or Poisson regression
-    choice           logistic regression on differences between the right option and the wrong ones (conditional logit)
+    choice           logistic regression on differences between the right option and each wrong one
 
 The vectors are brought to mean 0 and deviation 1, which is folded back, so that in the end there is a matrix and a bias.
 A fold is judged by the task's own metric. See `frozen` for where the vectors come from and where the head goes.
@@ -147,14 +147,22 @@ def _folds(
         )
         numbers = np.sort(chosen)
     groups = [examples[number].group for number in numbers.tolist()]
+    grouped = any(group is not None for group in groups)
+    if grouped:  # who has none is a group of its own
+        groups = [f"row {number}" if group is None else f"group {group}" for number, group in enumerate(groups)]
+        folds = min(folds, len(set(groups)))
+        if folds < 2:
+            raise UsageError(
+                "a head on frozen vectors is judged by folds, and all examples are of one group; give more"
+            )
     labels = [str(examples[number].label) for number in numbers.tolist()] if task.name in ("classify", "pair") else []
     kind: Any = KFold(folds, shuffle=True, random_state=seed)
-    if None not in groups and len(set(groups)) >= folds:
+    if grouped:
         kind = GroupKFold(folds)
     elif labels and min(labels.count(label) for label in set(labels)) >= folds:
         kind = StratifiedKFold(folds, shuffle=True, random_state=seed)
     found = []
-    for inside, outside in kind.split(numbers, labels or None, groups if isinstance(kind, GroupKFold) else None):
+    for inside, outside in kind.split(numbers, labels or None, groups if grouped else None):
         own = np.flatnonzero(np.isin(units.owners, numbers[inside]))
         found.append((own, numbers[outside]))
     return found

@@ -36,6 +36,7 @@ from bertworks.infer.loaded import LoadedModel, load
 from bertworks.tasks.predictions import TagPrediction
 from bertworks.tasks.tagging import Tagging
 from bertworks.tasks.tags import to_bio
+from bertworks.train.state import weights_sha256
 
 RESULT, PAGE = "probe.json", "report.html"
 VECTORS, TAGGERS = "vectors", "taggers"
@@ -121,7 +122,7 @@ class Row:
     title: str
     tagger: str
     figures: Mapping[str, tuple[float, ...]]
-    """By name, one value for each seed: f1, precision, recall and accuracy, or accuracy and macro_f1 for plain tags."""
+    """By name, one value for each seed: f1, precision, recall and accuracy, or accuracy and f1_macro for plain tags."""
     weights: tuple[float, ...] = ()
     """The learned shares of the layers, for the first seed."""
     seconds: float = 0.0
@@ -208,7 +209,7 @@ def probe_layers(options: ProbeOptions) -> Iterator[Event]:
     task.check(dev)
     model = load(options.model, device=options.device)
     unfinished = Unfinished(
-        options.output, _settings(options, train, dev), unit="row", units_in=_is_row, restart=options.restart
+        options.output, _settings(options, model, train, dev), unit="row", units_in=_is_row, restart=options.restart
     )
     rows: list[Row] = []
     try:
@@ -270,7 +271,7 @@ def _check(options: ProbeOptions) -> None:
             raise OutputError(f"{output} holds a study of layers already; choose another name or add --overwrite")
 
 
-def _settings(options: ProbeOptions, *parts: Sequence[TaggedExample]) -> dict[str, Any]:
+def _settings(options: ProbeOptions, model: LoadedModel, *parts: Sequence[TaggedExample]) -> dict[str, Any]:
     """What decides the content: a study with equal settings may be continued."""
     digest = hashlib.sha256()
     for part in parts:
@@ -279,6 +280,7 @@ def _settings(options: ProbeOptions, *parts: Sequence[TaggedExample]) -> dict[st
         digest.update(b"|")
     return {
         "model": options.model,
+        "weights": weights_sha256(model.model),
         "sentences": digest.hexdigest(),
         "taggers": [asdict(tagger) for tagger in options.taggers],
         "words": options.words,

@@ -19,7 +19,7 @@ from bertworks import page
 from bertworks.data.labelled.examples import ChoiceExample, Place, TextExample
 from bertworks.finetune.result import Result
 from bertworks.page import Mark, bars, case, heat_map, marked, section, soft, table
-from bertworks.tasks.classification import Classification
+from bertworks.tasks.classification import Classification, names_of
 from bertworks.tasks.metrics.calibration import reliability
 from bertworks.tasks.metrics.classification import confusion, per_label
 from bertworks.tasks.predictions import ChoicePrediction, LabelPrediction
@@ -230,7 +230,8 @@ def _multi_label(result: Result, task: Classification) -> list[str]:
     def table_of(rows: Sequence[Any]) -> np.ndarray:
         return np.array([[label in row for label in task.labels] for row in rows], np.bool_)
 
-    truth = table_of([example.label for example in examples])
+    labels = [names_of(example) for example in examples]
+    truth = table_of(labels)
     guess = table_of([prediction.label for prediction in predictions])
     shares = [[prediction.probabilities[label] for label in task.labels] for prediction in predictions]
     confidence = np.where(guess, shares, 1 - np.array(shares))
@@ -239,8 +240,8 @@ def _multi_label(result: Result, task: Classification) -> list[str]:
     cases = []
     for number in wrong[np.argsort(-surest[wrong], kind="stable")][:MAX_ERRORS].tolist():
         example, prediction = examples[number], predictions[number]
-        extra = [label for label in prediction.label if label not in cast(tuple[str, ...], example.label)]
-        missed = [label for label in cast(tuple[str, ...], example.label) if label not in prediction.label]
+        extra = [label for label in prediction.label if label not in labels[number]]
+        missed = [label for label in labels[number] if label not in prediction.label]
         head = [(f"said {label}, {prediction.probabilities[label]:.0%}", "guess") for label in extra]
         head += [(f"missed {label}, {prediction.probabilities[label]:.0%}", "truth") for label in missed]
         cases.append(case(head, f"<p>{shortened(example.text)}</p>", place=place_of(example.place)))

@@ -81,7 +81,7 @@ class Result:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The resolved configuration, nested, as `config.toml` has it."""
     search: Sequence[Mapping[str, Any]] = ()
-    """Trials of `--search`: {"number", "settings": {name: value}, "value", "state": "complete" or "pruned"}."""
+    """Trials of `--search`: {"number", "settings": {name: value}, "value", "state": "complete" or "failed"}."""
     seconds: float = 0.0
     """Of all trainings, the search included."""
 

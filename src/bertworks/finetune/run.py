@@ -44,6 +44,7 @@ from bertworks.tasks.run import usable
 from bertworks.train.directory import CONFIG_FILE, begin, changes, check_output, is_finished, near, read_result
 from bertworks.train.log import check_trackers
 from bertworks.train.parallel import Parallel
+from bertworks.train.state import weights_sha256
 
 __all__ = ["Event", "FinetuneOptions", "RunData", "finetune"]
 
@@ -120,7 +121,7 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
     elif options.resume:
         yield Note(f"there is no run in {options.output} yet: a new one begins")
     if run.frozen:
-        check_frozen(run.task)
+        check_frozen(run.task, crf=bool(config.task.crf))
     words = check_words(config, run)
     data = read_data(run, config.data)
     if stored is not None and data.sha256 != _run(stored).data_sha256:
@@ -148,17 +149,25 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
                 f"{run.model} is a model over words, which knows only the words it was trained with; train a new one: "
                 "--model bilstm"
             )
+    model_sha256 = "" if fresh else weights_sha256(loaded.model)
+    if stored is not None and run.model_sha256 not in ("", model_sha256):
+        raise UsageError(
+            f"the run in {options.output} was started with other weights than {run.model} holds now; bring the old ones back, "
+            "or begin another run in another directory"
+        )
     if fresh and run.frozen:
         raise UsageError(f"--frozen reads the vectors of a model that has learnt something; {run.model} is a new one")
     task = make_task(config, data, loaded, over_words)
     data_sha256 = data.sha256
     data = judgeable(task, data, skip=config.data.skip_bad_rows)
+    if run.search and not data.dev:
+        raise UsageError("--search chooses by the development examples, and there are none: give some with --dev")
     if more := data.understood[num_understood:]:
         yield Understood(sentences=more)
     if stored is None:
         suitable = suited(task, len(data.train), loaded.model, config, fresh=fresh)
         config = resolve(FinetuneConfig, options.config, options.all_settings, base=suitable)
-        run = replace(run, data_sha256=data_sha256)
+        run = replace(run, data_sha256=data_sha256, model_sha256=model_sha256)
         config = replace(config, run=run, data=suitable.data)
         _check_metric(config, task)
     parallel = Parallel(device=device, precision=config.train.precision)
@@ -186,6 +195,7 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
                 "--frozen: a seed settles the folds only, so that the spread between seeds tells next to nothing"
             )
         baseline = _baseline(task, data, config)
+        _check_figures(config, baseline)
         if stored is None and parallel.main:
             begin(options.output, {CONFIG_FILE: to_toml(config)})
         parallel.barrier()
@@ -306,6 +316,16 @@ def _check_metric(config: FinetuneConfig, task: Task[Any, Any]) -> None:
         raise ConfigError(
             f"train.evaluation.metric is {metric!r}; it is {task.metric!r}, by task.metric{own}: set that"
         )
+
+
+def _check_figures(config: FinetuneConfig, baseline: Baseline) -> None:
+    """What the training is to be judged by must be among the figures of these examples, which simple models show."""
+    metric = config.train.evaluation.metric
+    for figures in baseline.values():
+        if metric not in figures:
+            raise ConfigError(
+                f"task.metric is {metric!r}, which these development examples do not give; they give: {', '.join(figures)}"
+            )
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 from bertworks.data.labelled.examples import (
@@ -124,7 +125,7 @@ def _labelled(example: Example, label: Any) -> Example:
     if isinstance(example, QuestionExample):
         if isinstance(label, str):
             label = [label] if label else []
-        elif isinstance(label, tuple) and len(label) == 2 and isinstance(label[1], int):
+        elif isinstance(label, tuple) and len(label) == 2 and isinstance(label[1], Integral):
             label = [label]
         pairs = [(item, None) if isinstance(item, str) else tuple(item) for item in label or ()]
         answers = tuple(located(text, start, example.context, example.place) for text, start in pairs)

@@ -36,13 +36,13 @@ class AllowedTags:
     """Which paths are legal: False forbids. For IOB2, an I-X may only follow a B-X or an I-X, and may not start."""
 
     transitions: Tensor  # (K, K) bool, from the row's tag to the column's
-    starts: Tensor  # (K,) bool
+    starts: Tensor  # (K,) bool; in decoding also (B, K), each sequence's own
     ends: Tensor  # (K,) bool
 
 
 @dataclass(frozen=True)
 class _PathScores:
-    starts: Tensor  # (K,)
+    starts: Tensor  # (K,) or (B, K)
     transitions: Tensor  # (K, K)
     ends: Tensor  # (K,)
 
@@ -67,7 +67,7 @@ class LinearChainCRF(nn.Module):
             ones = torch.ones(num_tags, dtype=torch.bool)
             allowed = AllowedTags(ones.expand(num_tags, -1).clone(), ones, ones.clone())
         else:
-            self._check_allowed(allowed)
+            self._check_allowed(allowed, (num_tags,))
         # Not saved: the rules follow from the names of the tags, which whoever builds the CRF knows.
         self.register_buffer("allowed_transitions", allowed.transitions, persistent=False)
         self.register_buffer("allowed_starts", allowed.starts, persistent=False)
@@ -132,7 +132,7 @@ class LinearChainCRF(nn.Module):
         """The best path of each sequence (Viterbi), as tags; `allowed` forbids more than the constructor did."""
         emissions = self._checked(emissions, layout)
         if allowed is not None:
-            self._check_allowed(allowed)
+            self._check_allowed(allowed, (self.num_tags,), (layout.num_sequences, self.num_tags))
         if layout.total == 0:
             return [[] for _ in layout.lengths]
         time_major = TimeMajor.of(layout, emissions.device)
@@ -140,7 +140,8 @@ class LinearChainCRF(nn.Module):
         scores = self._path_scores(allowed)
         steps = time_major.steps(emissions[time_major.index])  # S x (n, K)
 
-        best = scores.starts + steps[0]  # (B', K): the best score of a path that ends in each tag
+        starts = scores.starts if scores.starts.dim() == 1 else scores.starts[time_major.order]  # (K,) or (B', K)
+        best = starts + steps[0]  # (B', K): the best score of a path that ends in each tag
         came_from: list[Tensor] = []  # S - 1 times (n, K): the tag before, on that path
         for running, emission in zip(sizes[1:], steps[1:], strict=True):
             reached, previous = (best[:running, :, None] + scores.transitions).max(dim=1)  # (n, K to)
@@ -180,7 +181,7 @@ class LinearChainCRF(nn.Module):
             transitions = transitions & more.transitions.to(device)
             ends = ends & more.ends.to(device)
         return _PathScores(
-            _at_least_float32(self.starts).masked_fill(~starts, FORBIDDEN),
+            _at_least_float32(self.starts).expand(starts.shape).masked_fill(~starts, FORBIDDEN),
             _at_least_float32(self.transitions).masked_fill(~transitions, FORBIDDEN),
             _at_least_float32(self.ends).masked_fill(~ends, FORBIDDEN),
         )
@@ -221,15 +222,15 @@ class LinearChainCRF(nn.Module):
                 "repair the tags, or forbid paths in `decode` only"
             )
 
-    def _check_allowed(self, allowed: AllowedTags) -> None:
+    def _check_allowed(self, allowed: AllowedTags, *starts: tuple[int, ...]) -> None:
         tags = self.num_tags
-        shapes = {"transitions": (tags, tags), "starts": (tags,), "ends": (tags,)}
-        for name, shape in shapes.items():
+        shapes = {"transitions": ((tags, tags),), "starts": starts, "ends": ((tags,),)}
+        for name, known in shapes.items():
             mask: Tensor = getattr(allowed, name)
-            if mask.dtype != torch.bool or tuple(mask.shape) != shape:
+            if mask.dtype != torch.bool or tuple(mask.shape) not in known:
                 raise UsageError(
                     f"allowed.{name} is {mask.dtype} of shape {tuple(mask.shape)}; "
-                    f"it must be torch.bool of shape {shape}"
+                    f"it must be torch.bool of shape {' or '.join(map(str, known))}"
                 )
 
 

@@ -129,9 +129,10 @@ class Answering:
     def encode(
         self, examples: Sequence[QuestionExample], tokenizer: Tokenizer, *, window: int, training: bool
     ) -> Units:
-        """Arrays, per unit: the places in its sequence of the context tokens, `context` (U, 2), of those that may begin
-        an answer, `kept` (U, 2), and of the class token, `null` (U,); for training `targets` (U, 2), the rows of start
-        and end as `prepare` reads them. And `offsets` (context tokens of all units, 2) into the context.
+        """Arrays, per unit: the places in its sequence of the context tokens, `context` (U, 2), of those that it is the
+        best window for, `kept` (U, 2), and of the class token, `null` (U,); how many of the context tokens the window
+        before shows too, `shared` (U,); for training `targets` (U, 2), the rows of start and end as `prepare` reads them.
+        And `offsets` (context tokens of all units, 2) into the context.
         """
         if training:
             self.check(examples)
@@ -140,7 +141,7 @@ class Answering:
         questions = _encode_once([example.question for example in examples], tokenizer)
         contexts = _encode_once([example.context for example in examples], tokenizer)
         null_last = class_token_is_last(tokenizer)
-        first, second, offsets, owners, context, kept, targets = [], [], [], [], [], [], []
+        first, second, offsets, owners, context, kept, shared, targets = [], [], [], [], [], [], [], []
         most = min(self.max_question_tokens, room // 2)
         for number, example in enumerate(examples):
             question = questions[example.question].ids[:most]
@@ -148,8 +149,11 @@ class Answering:
             before = len(pair.prefix) + len(question) + len(pair.middle)
             answer = _answer_tokens(example, whole) if training else None
             space = room - len(question)
+            end_before = 0
             for shown in windows(len(whole), space, min(self.overlap, space // 2)):
                 owners.append(number)
+                shared.append(max(end_before - shown.start, 0))
+                end_before = shown.stop
                 first.append(question)
                 second.append(whole.ids[shown.start : shown.stop])
                 offsets.append(whole.offsets[shown.start : shown.stop])
@@ -164,6 +168,7 @@ class Answering:
             "offsets": np.concatenate([np.zeros((0, 2), np.int32), *offsets]),
             "context": _pairs(context),
             "kept": _pairs(kept),
+            "shared": np.array(shared, np.int64),
             "null": sequences.lengths - 1 if null_last else np.zeros_like(sequences.lengths),
         }
         if training:

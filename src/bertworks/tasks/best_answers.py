@@ -2,7 +2,8 @@
 
 An answer is a run of at most M context tokens. Its score is log p(start) + log p(end) within its window, where both
 softmaxes run over the class token and the context, as in training; so a window that points at its class token has no say.
-A run counts in the window that keeps its first token, and nowhere else. "No answer" has the score of the class token, the
+A run counts once: in the window that keeps its first token, or, where that ends too soon, in the next one that shows it
+whole. "No answer" has the score of the class token, the
 lowest over a question's windows: it must be absent from all.
 
 Every run is looked at, but the n x M table of one window is never made: the best end for each start is a maximum over a
@@ -59,7 +60,7 @@ def best_answers(
     """
     if len(units) == 0:
         return []
-    context, kept = units.arrays["context"], units.arrays["kept"]
+    context, kept, shared = (units.arrays[name] for name in ("context", "kept", "shared"))
     counts = context[:, 1] - context[:, 0]  # (U,)
     null_first = units.arrays["null"] <= context[:, 0]
     likely = log_softmax(np.concatenate(outputs), counts + 1)
@@ -74,20 +75,33 @@ def best_answers(
     scores = np.full((2, size), -np.inf)  # (2, P): start, end
     scores[:, places] = likely[ranges(rows + null_first, counts)].T
     scores[:, offsets[:, 0] >= offsets[:, 1]] = -np.inf  # an answer has a visible first and last token
+    # A window's tokens before its own begin runs too: those that the window before, in which they are kept, cuts off.
+    before = kept[:, 0] - context[:, 0]  # (U,)
+    early = ranges(firsts, before)
+    missing = np.repeat(firsts + shared, before) - early  # tokens that are too few for such a run
+    early, missing = early[missing < max_tokens], missing[missing < max_tokens]
+    shortest = np.zeros(size, np.int64)
+    shortest[early] = missing
     starts = np.full(size, -np.inf)
-    begins = ranges(firsts + kept[:, 0] - context[:, 0], kept[:, 1] - kept[:, 0])
+    begins = np.concatenate((ranges(firsts + before, kept[:, 1] - kept[:, 0]), early))
     starts[begins] = scores[0, begins]
     ends = sliding_window_view(np.concatenate((scores[1], np.full(max_tokens - 1, -np.inf))), max_tokens)  # (P, M)
+
+    def runs_from(chosen: Ints) -> Floats:
+        """(chosen, M): the scores of all runs from these places, by their length."""
+        return starts[chosen, None] + np.where(np.arange(max_tokens) < shortest[chosen, None], -np.inf, ends[chosen])
+
     best = starts + ends.max(axis=1)  # (P,): of the runs that begin at each place
     chances = np.exp(np.concatenate((scores[1], np.full(max_tokens - 1, -np.inf))))
     mass = np.exp(starts) * sliding_window_view(chances, max_tokens).sum(axis=1)  # (P,)
+    best[early], mass[early] = runs_from(early).max(axis=1), np.exp(runs_from(early)).sum(axis=1)
 
     found = []
     for numbers in of_examples(units, num_examples):
         low, high = int(firsts[numbers.start]), int(firsts[numbers.stop - 1] + counts[numbers.stop - 1])
         # Two runs may cover the same characters, so more are taken than are wanted.
         top = low + largest(best[low:high], 4 * wanted)
-        runs = (starts[top, None] + ends[top]).ravel()
+        runs = runs_from(top).ravel()
         chosen = largest(runs, 4 * wanted)
         row, more = np.divmod(chosen, max_tokens)
         spans = _different(runs[chosen], offsets[top[row], 0], offsets[top[row] + more, 1], wanted)

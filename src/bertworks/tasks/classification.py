@@ -71,7 +71,7 @@ class Classification:
         """
         labelled = [example for example in examples if example.label is not None]
         multi = any(isinstance(example.label, tuple) for example in labelled)
-        counts = Counter(label for example in labelled for label in _names(example))
+        counts = Counter(label for example in labelled for label in names_of(example))
         labels = tuple(sorted(counts, key=_order(counts)))
         if examples and len(labels) < 2 - multi:
             raise DataError(_too_few(labels), path=examples[0].place.path)
@@ -127,7 +127,7 @@ class Classification:
                 raise data_error(example, "this example has no label")
             if isinstance(example.label, tuple) and not self.multi_label:
                 raise data_error(example, "this example has a list of labels, the training examples have one each")
-            for label in _names(example):
+            for label in names_of(example):
                 if label not in known:
                     there = ", ".join(self.labels[:20]) + (" …" if len(self.labels) > 20 else "")
                     raise data_error(example, f"unknown label {label!r}; the training examples have: {there}")
@@ -144,10 +144,10 @@ class Classification:
         """(N,) int64, or (N, C) bool for several labels; the examples must be labelled."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         if not self.multi_label:
-            return np.array([numbers[_names(example)[0]] for example in examples], np.int64)
+            return np.array([numbers[names_of(example)[0]] for example in examples], np.int64)
         truth = np.zeros((len(examples), len(self.labels)), np.bool_)
         for row, example in enumerate(examples):
-            truth[row, [numbers[label] for label in _names(example)]] = True
+            truth[row, [numbers[label] for label in names_of(example)]] = True
         return truth
 
     # -- Objective -----------------------------------------------------------------------------------------------------
@@ -228,7 +228,8 @@ def _too_few(labels: Sequence[str]) -> str:
     return f"classification needs at least two different labels; there is {there} (one is enough with --multi-label)"
 
 
-def _names(example: TextExample) -> tuple[str, ...]:
+def names_of(example: TextExample) -> tuple[str, ...]:
+    """An example's labels, however many there may be."""
     return example.label if isinstance(example.label, tuple) else (str(example.label),)
 
 

@@ -176,9 +176,10 @@ class Regression:
         given = np.array([prediction.value for prediction in predictions], np.float64)
         if self.distribution == "poisson":
             deviance = poisson_deviance(truth, given)
-            of_mean = poisson_deviance(truth, np.full(len(truth), max(truth.mean(), 1e-12)))
+            constant = len(np.unique(truth)) < 2  # nothing is there to explain
+            of_mean = 0.0 if constant else poisson_deviance(truth, np.full(len(truth), truth.mean()))
             return {
-                "d2": 1.0 - deviance / of_mean if of_mean > 0 else float(deviance == 0),
+                "d2": float(deviance == 0) if constant else 1.0 - deviance / of_mean,
                 "deviance": deviance,
                 "spearman": spearman(truth, given),
                 "mae": mean_absolute_error(truth, given),

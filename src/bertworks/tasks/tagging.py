@@ -46,6 +46,8 @@ from bertworks.tasks.words import joined
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.text.windows import windows
 
+CONTINUED = "continued"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tagging:
@@ -170,12 +172,14 @@ class Tagging:
         packed = pack_units(rows)
         starts = np.array(packed.layout.starts, np.int64)
         places = arrays["places"][chosen] + np.repeat(starts, counts)
-        targets = arrays.get("targets")
+        tensors = {CONTINUED: continued(rows)}
+        if "targets" in arrays:
+            tensors["targets"] = torch.from_numpy(arrays["targets"][chosen])
         return Batch(
             packed=packed,
             counts={"tag": len(places)},
             rows=packed.layout.rows(torch.from_numpy(places)),
-            tensors={} if targets is None else {"targets": torch.from_numpy(targets[chosen])},
+            tensors=tensors,
         )
 
     def losses(self, module: Any, batch: Batch) -> dict[str, Loss]:
@@ -204,7 +208,8 @@ class Tagging:
         scores = model.logits(batch.packed, "tag", rows=batch.rows).float()  # (R, C)
         crf = model.head("tag").crf
         if crf is not None:
-            paths = crf.decode(scores, layout, _allowed(self.labels) if self.scheme != "plain" else None)
+            allowed = None if self.scheme == "plain" else _allowed(self.labels, batch.tensors[CONTINUED])
+            paths = crf.decode(scores, layout, allowed)
             best = scores.new_tensor([number for path in paths for number in path])[:, None]  # (R, 1)
             scores = torch.cat([_log(crf.marginals(scores, layout)), best], dim=1)
         return split_by(scores.cpu().numpy(), layout.lengths)
@@ -262,7 +267,7 @@ class Tagging:
                 text, offsets = example.text, example.offsets
             for label, first, stop in found:
                 start, end = offsets[first][0], offsets[stop - 1][1]
-                chance = prod(likely[first:stop])  # each word's tag is chosen by itself
+                chance = prod(likely[first:stop])  # as if each word's tag were chosen by itself
                 spans.append(SpanPrediction(label, start, end, text[start:end], chance, first, stop))
         return TagPrediction(example.words, tags, likely, tuple(spans))
 
@@ -292,12 +297,18 @@ class Tagging:
         }
 
 
-def _allowed(labels: Sequence[str]) -> AllowedTags:
-    """What BIO allows: an I-X continues a B-X or an I-X."""
+def continued(rows: Chosen) -> Tensor:
+    """(B,): whether a unit goes on with the words of the one before, as all windows of a text do but the first."""
+    owners = rows.units.owners
+    return torch.from_numpy((rows.numbers > 0) & (owners[rows.numbers] == owners[rows.numbers - 1]))
+
+
+def _allowed(labels: Sequence[str], goes_on: Tensor) -> AllowedTags:
+    """What BIO allows: an I-X continues a B-X or an I-X, which may stand in the window before where a unit `goes_on` (B,)."""
     inside = [label[2:] if label.startswith("I-") else None for label in labels]
     starts = torch.tensor([name is None for name in inside])
     follows = [[name is None or before[2:] == name for name in inside] for before in labels]
-    return AllowedTags(torch.tensor(follows), starts, torch.ones_like(starts))
+    return AllowedTags(torch.tensor(follows), starts | goes_on.cpu()[:, None], torch.ones_like(starts))
 
 
 def _log(probabilities: Tensor) -> Tensor:

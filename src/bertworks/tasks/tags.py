@@ -46,7 +46,7 @@ def recognise(sequences: Iterable[Sequence[str]]) -> Scheme:
             kind for tags in kept for kind in _beginnings([tag for tag in tags if tag in OUTSIDE or tag in marked])
         }
         return "iob1" if "inside" in found and "apart" not in found else "bio"
-    if inside and counts.most_common(1)[0][0] in OUTSIDE:
+    if inside and counts.most_common(1)[0][0] in OUTSIDE and not _are_numbers(counts):
         return "io"
     return "plain"
 
@@ -112,7 +112,7 @@ def labels_of(sequences: Iterable[Sequence[str]], scheme: Scheme) -> tuple[str, 
 def scheme_of_labels(labels: Sequence[str]) -> Scheme:
     """How the labels that a model tells apart are written: one that was trained elsewhere may have any of the schemes."""
     marked = [label for label in labels if label not in OUTSIDE]
-    if not marked or len(marked) == len(labels) or _is_alphabet(Counter(labels)):
+    if not marked or len(marked) == len(labels) or _is_alphabet(Counter(labels)) or _are_numbers(labels):
         return "plain"
     if not all(_is_marked(label) for label in marked):
         return "io"
@@ -126,6 +126,11 @@ def scheme_of_labels(labels: Sequence[str]) -> Scheme:
 def is_readable(tag: str, scheme: Scheme) -> bool:
     """Whether a tag can be a tag of the scheme at all."""
     return scheme in ("plain", "io") or tag in OUTSIDE or _is_marked(tag)
+
+
+def _are_numbers(tags: Iterable[str]) -> bool:
+    """Numbers that nobody has named: 1 may be the beginning of a name and 2 its inside, or both whole names."""
+    return all(tag.isdecimal() for tag in tags)
 
 
 def _parts(tag: str, scheme: Scheme) -> tuple[str, str]:

@@ -39,7 +39,7 @@ from bertworks.models.model import Model
 from bertworks.models.words import one_sided
 from bertworks.objectives.base import Batch, Loss
 from bertworks.tasks.base import Chosen, Units
-from bertworks.tasks.tagging import Tagging
+from bertworks.tasks.tagging import CONTINUED, Tagging, continued
 from bertworks.tasks.word_inputs import WordInputs
 from bertworks.text.tokenizer import Tokenizer
 
@@ -117,7 +117,7 @@ class WordTagging(Tagging):
         total = packed.layout.total
         targets = rows.units.arrays.get("targets")
         counts = {"tag": total, "views": 0} if targets is not None or not self.views else {"tag": 0, "views": total}
-        tensors = {}
+        tensors = {CONTINUED: continued(rows)}
         if targets is not None:
             chosen = ranges(rows.units.starts[rows.numbers], np.array(packed.layout.lengths, np.int64))
             tensors["targets"] = torch.from_numpy(targets[chosen])

@@ -12,7 +12,6 @@ NAMES = {
     "f1": "F1",
     "f1_macro": "macro F1",
     "f1_micro": "micro F1",
-    "macro_f1": "macro F1",
     "has_answer_f1": "F1 where there is an answer",
     "has_answer_exact_match": "exact match where there is an answer",
     "no_answer_accuracy": "accuracy where there is none",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bertworks.data.labelled.conll import fields_of
 from bertworks.errors import UsageError
+from bertworks.tasks import for_examples
 from tests.data.labelled.helpers import examples, parsed, refused, tabbed
 
 CONLL = """-DOCSTART- -X- O O
@@ -164,6 +165,7 @@ def test_words_with_tags_may_be_predicted_anew(tmp_path: Path) -> None:
 def test_numbers_for_tags_are_told(tmp_path: Path) -> None:
     data = parsed(tmp_path, "a.jsonl", json.dumps({"tokens": ["Anna", "is"], "ner_tags": [1, 0]}), "tag")
     assert "its tags are numbers that nobody has named" in data.understood[0]
+    assert for_examples("tag", data.examples).labels == ("0", "1")
 
 
 def test_columns_of_the_training_file(tmp_path: Path) -> None:

@@ -296,6 +296,9 @@ def test_whole_numbers_are_spelled_alike(tmp_path: Path) -> None:
     assert [label for _, label in labelled(tmp_path, "a.csv", "text,label\na b,1.0\nc d,0\n", "classify")] == ["1", "0"]
     versions = "text,label\na b,1.0\nc d,1.5\n"
     assert [label for _, label in labelled(tmp_path, "a.csv", versions, "classify")] == ["1.0", "1.5"]
+    known = parsed(tmp_path, "a.csv", versions, "classify").columns
+    other = parsed(tmp_path, "b.csv", "text,label\na b,1.0\nc d,2.0\n", "classify", remembered=known).examples
+    assert [example.label for example in other] == ["1.0", "2.0"]
     message = refused(tmp_path, "a.csv", "text,label\na b,1\nc d,1_000\n", "regress", label_column="label")
     assert message.startswith("a.csv:3: the column 'label' holds '1_000', not a number")
 

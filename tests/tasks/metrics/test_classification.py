@@ -76,10 +76,11 @@ def test_several_labels_equal_scikit_learn(labels: int, rows: int, seed: int) ->
         np.testing.assert_allclose(scores.f1, f1)
         micro = sk.f1_score(truth, predicted, average="micro", zero_division=0)
         assert ours.micro_f1(truth, predicted) == pytest.approx(micro)
+        assert scores.macro_f1 == pytest.approx(sk.f1_score(truth, predicted, average="macro", zero_division=0))
     assert ours.accuracy(truth, predicted) == pytest.approx(sk.accuracy_score(truth, predicted))
 
 
-def test_a_label_that_never_occurs_is_left_out_of_the_macro_mean() -> None:
+def test_a_class_that_never_occurs_is_left_out_of_the_macro_mean() -> None:
     truth = np.array([0, 1, 1])
     assert ours.per_label(truth, truth, 5).macro_f1 == 1.0
 

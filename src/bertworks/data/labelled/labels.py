@@ -52,8 +52,17 @@ def label_reader(
     if options.label_column is None:
         _check_classes(columns, column)
     notes.facts += _doubts(columns, column)
-    numbers = all(WHOLE.fullmatch(str(value).strip()) for value in columns.values(column))
-    return _one(column, names, whole if numbers else str)
+    return _one(column, names, whole if _are_whole(columns, column, options, notes) else str)
+
+
+def _are_whole(columns: Columns, column: str, options: ReadOptions, notes: Notes) -> bool:
+    """Whether the labels are whole numbers, of which 1.0 is another spelling: as in the file that a model was trained on."""
+    values = [str(value).strip() for value in columns.values(column)]
+    known = options.remembered.get("whole_labels")
+    found = all(map(WHOLE.fullmatch, values)) if known is None else bool(known)
+    if any("." in value and WHOLE.fullmatch(value) for value in values):
+        notes.columns["whole_labels"] = found
+    return found
 
 
 def _one(column: str, names: list[str] | None, spelled: Callable[[str], str]) -> LabelReader:

@@ -18,9 +18,6 @@ NO_CLASS = -1  # how that library spells a label that is not there
 DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 WHOLE = re.compile(r"-?\d+(\.0+)?")
 
-ClassNames = Mapping[str, list[str]]
-"""The names that a column's numbers stand for, by column."""
-
 
 def error_at(place: Place, message: str) -> DataError:
     """The error for one example."""

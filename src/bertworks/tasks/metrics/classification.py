@@ -34,12 +34,13 @@ class LabelScores:
     """How many rows have this label in truth."""
     predicted: NDArray[np.int64]
     """How many rows have this label in the prediction."""
+    counted: NDArray[np.bool_]
+    """Which are in the mean: classes that occur, in truth or in the prediction; of several labels per row, all."""
 
     @property
     def macro_f1(self) -> float:
-        """The plain mean over the labels that occur, in truth or in the prediction."""
-        occurs = (self.support > 0) | (self.predicted > 0)
-        return float(self.f1[occurs].mean()) if occurs.any() else 0.0
+        """The plain mean."""
+        return float(self.f1[self.counted].mean()) if self.counted.any() else 0.0
 
 
 def accuracy(truth: Rows, predicted: Rows) -> float:
@@ -59,6 +60,7 @@ def per_label(truth: Rows, predicted: Rows, num_labels: int | None = None) -> La
         f1=ratio(2 * right, claimed + support),
         support=support,
         predicted=claimed,
+        counted=np.ones(len(support), np.bool_) if truth.ndim == 2 else (support > 0) | (claimed > 0),
     )
 
 
