@@ -92,8 +92,8 @@ def report_of(saved: Saved) -> StepReport | None:
     """What was reported of the last step before a checkpoint; None where an earlier version wrote it."""
     if saved.report is None:
         return None
-    values = {**saved.report, "events": tuple(saved.report["events"])}
-    return StepReport(**values, best=saved.best, checkpoint=saved.path)
+    events = tuple(saved.report["events"])
+    return StepReport(**{**saved.report, "events": events, "best": saved.best, "checkpoint": saved.path})
 
 
 def evaluation_steps(config: TrainConfig, total_steps: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 from bertworks.data.labelled.columns import SAMPLED_ROWS, Columns, remembered, used
@@ -79,8 +80,8 @@ def checked_answer(text: Any, start: Any, context: str, place: Place) -> Answer:
     """The answer, if it stands in the context where it says; else an error that tells what stands there."""
     if not isinstance(text, str) or not text:
         raise error_at(place, f"an answer's text is {text!r}; for a question without an answer the list is empty")
-    if isinstance(start, float) and start.is_integer():  # tables with gaps have numbers as floats
-        start = int(start)
+    if isinstance(start, Integral) or (isinstance(start, float) and start.is_integer()):
+        start = start if isinstance(start, bool) else int(start)  # numpy's, or a float of a table with gaps
     if isinstance(start, bool) or not isinstance(start, int):
         raise error_at(place, f"the answer {text!r:.60} has the start {start!r}, which is no whole number")
     stop = start + len(text)
