@@ -8,7 +8,7 @@ networks through representation erasure"). It says what the model looked at, not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, cast
@@ -30,7 +30,7 @@ MAX_WORDS = 60
 MAX_CHARACTERS = 700
 FEW, READABLE, MAX_MAP = 5, 12, 60
 """Up to so many labels the heat map stands beside the table; has numbers; is there at all."""
-LENGTHS = 5
+GROUPS = 5
 WORD = re.compile(r"\S+")
 TOO_FAINT = 0.02
 
@@ -47,18 +47,24 @@ def sections(result: Result, predict: Predict | None) -> list[str]:
     return _choices(result, predict)
 
 
-def by_length(lengths: Sequence[int], values: Sequence[float], title: str, *, unit: str = "words") -> str:
-    """The mean of a figure in groups of equal size, from the shortest examples to the longest."""
-    sizes, figures = np.asarray(lengths), np.asarray(values, np.float64)
-    edges = np.unique(np.quantile(sizes, np.linspace(0, 1, LENGTHS + 1)[1:-1], method="lower"))
-    groups = np.searchsorted(edges, sizes, side="left")
-    rows = []
+def groups_of(values: np.ndarray) -> Iterator[np.ndarray]:
+    """Masks over the examples, from the small values to the large ones, about as many in each; equal values stay together."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, GROUPS + 1)[1:-1], method="lower"))
+    groups = np.searchsorted(edges, values, side="left")
     for group in range(len(edges) + 1):
         own = groups == group
         if own.any():
-            low, high = int(sizes[own].min()), int(sizes[own].max())
-            name = f"{low} {unit if low != 1 else unit[:-1]}" if low == high else f"{low}–{high} {unit}"
-            rows.append((f"{name} ({own.sum():,})", float(figures[own].mean())))
+            yield own
+
+
+def by_length(lengths: Sequence[int], values: Sequence[float], title: str, *, unit: str = "words") -> str:
+    """The mean of a figure in groups of equal size, from the shortest examples to the longest."""
+    sizes, figures = np.asarray(lengths), np.asarray(values, np.float64)
+    rows = []
+    for own in groups_of(sizes):
+        low, high = int(sizes[own].min()), int(sizes[own].max())
+        name = f"{low} {unit if low != 1 else unit[:-1]}" if low == high else f"{low}–{high} {unit}"
+        rows.append((f"{name} ({own.sum():,})", float(figures[own].mean())))
     return section(title, bars(rows)) if len(rows) > 1 else ""
 
 

@@ -10,14 +10,13 @@ from typing import cast
 import numpy as np
 
 from bertworks.data.labelled.examples import SimilarityExample, TextExample
-from bertworks.finetune.report_labels import MAX_ERRORS, MAX_WORDS, WORD, Predict, place_of, shortened, weigh
+from bertworks.finetune.report_labels import MAX_ERRORS, MAX_WORDS, WORD, Predict, groups_of, place_of, shortened, weigh
 from bertworks.finetune.result import Result
 from bertworks.page import bars, case, marked, scatter, section, soft, table
 from bertworks.tasks.metrics.ranking import ranks
 from bertworks.tasks.predictions import NumberPrediction, SimilarityPrediction
 
 MAX_POINTS = 800
-GROUPS = 5
 
 
 def sections(result: Result, predict: Predict | None) -> list[str]:
@@ -28,6 +27,12 @@ def sections(result: Result, predict: Predict | None) -> list[str]:
     if examples[0].score is not None:
         return _scored(examples, cast(Sequence[SimilarityPrediction], result.predictions))
     return _ranked(examples, cast(Sequence[SimilarityPrediction], result.predictions))
+
+
+def _span(values: np.ndarray) -> str:
+    """`1.5–2.8 (120)`: from where to where a group reaches, and how many it has."""
+    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    return f"{low if low == high else f'{low}–{high}'} ({len(values):,})"
 
 
 def _points(xs: Sequence[float], ys: Sequence[float], texts: Sequence[str]) -> list[tuple[float, float, str]]:
@@ -70,18 +75,10 @@ def _numbers(result: Result, predict: Predict | None) -> list[str]:
 
 def _grouped(by: np.ndarray, truth: np.ndarray, guess: np.ndarray, name: str) -> str:
     """Mean truth, mean prediction and mean error in groups of about equal size."""
-    edges = np.unique(np.quantile(by, np.linspace(0, 1, GROUPS + 1)[1:-1], method="lower"))
-    groups = np.searchsorted(edges, by, side="left")
     rows = []
-    for group in range(len(edges) + 1):
-        own = groups == group
-        if own.any():
-            low, high = float(by[own].min()), float(by[own].max())
-            span = f"{low:.3g}" if low == high else f"{low:.3g}–{high:.3g}"
-            error = float(np.abs(guess[own] - truth[own]).mean())
-            rows.append(
-                (f"{span} ({own.sum():,})", f"{truth[own].mean():.3g}", f"{guess[own].mean():.3g}", f"{error:.3g}")
-            )
+    for own in groups_of(by):
+        means = [f"{figure.mean():.3g}" for figure in (truth[own], guess[own], np.abs(guess[own] - truth[own]))]
+        rows.append((_span(by[own]), *means))
     return table(rows, header=[name, "mean", "predicted", "mean error"], numbers=True)
 
 
@@ -138,15 +135,10 @@ def _scored(examples: Sequence[SimilarityExample], predictions: Sequence[Similar
 
 
 def _grouped_cosines(truth: np.ndarray, cosines: np.ndarray) -> str:
-    edges = np.unique(np.quantile(truth, np.linspace(0, 1, GROUPS + 1)[1:-1], method="lower"))
-    groups = np.searchsorted(edges, truth, side="left")
     rows = []
-    for group in range(len(edges) + 1):
-        own = groups == group
-        if own.any():
-            name = f"{truth[own].min():.3g}–{truth[own].max():.3g} ({own.sum():,})"
-            spread = f"{np.quantile(cosines[own], 0.1):.2f} to {np.quantile(cosines[own], 0.9):.2f}"
-            rows.append((name, f"{cosines[own].mean():.2f}", spread))
+    for own in groups_of(truth):
+        spread = f"{np.quantile(cosines[own], 0.1):.2f} to {np.quantile(cosines[own], 0.9):.2f}"
+        rows.append((_span(truth[own]), f"{cosines[own].mean():.2f}", spread))
     return table(rows, header=["score", "mean cosine", "most of them"], numbers=True)
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from bertworks.data.labelled.examples import Example, TextExample
 from bertworks.errors import DataError
 from bertworks.models.model import Model
+from bertworks.nn.packed import Packed
 from bertworks.objectives.base import Batch
 from bertworks.tasks.base import Chosen, Units
 from bertworks.tasks.units import (
@@ -117,11 +118,11 @@ def _windows(lengths: Ints, sizes: Ints) -> tuple[Ints, Ints, Ints]:
     return owners, starts, sizes_found
 
 
-def prepare_texts(rows: Chosen, loss: str) -> Batch:
-    """The chosen units, with their targets where they have any."""
+def prepare_texts(rows: Chosen, loss: str, packed: Packed | None = None) -> Batch:
+    """The chosen units, packed as usual where nothing else is given, with their targets where they have any."""
     targets = rows.units.arrays.get("targets")
     return Batch(
-        packed=pack_units(rows),
+        packed=pack_units(rows) if packed is None else packed,
         counts={loss: 0 if targets is None else len(rows.numbers)},
         tensors={} if targets is None else {"targets": torch.from_numpy(targets[rows.numbers])},
     )

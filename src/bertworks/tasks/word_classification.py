@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-import torch
 
 from bertworks.data.labelled.examples import TextExample
 from bertworks.objectives.base import Batch
 from bertworks.tasks.base import Chosen, TaskName, Units
 from bertworks.tasks.classification import Classification
-from bertworks.tasks.texts import data_error
+from bertworks.tasks.texts import data_error, prepare_texts
 from bertworks.tasks.word_inputs import WordInputs
 from bertworks.tasks.words import split_words
 from bertworks.text.tokenizer import Tokenizer
@@ -58,12 +57,7 @@ class WordClassification(Classification):
         return self.inputs.units([words_of(example) for example in examples], tokenizer, arrays)
 
     def prepare(self, rows: Chosen, progress: float) -> Batch:
-        targets = rows.units.arrays.get("targets")
-        return Batch(
-            packed=self.inputs.pack(rows),
-            counts={"classify": 0 if targets is None else len(rows.numbers)},
-            tensors={} if targets is None else {"targets": torch.from_numpy(targets[rows.numbers])},
-        )
+        return prepare_texts(rows, "classify", self.inputs.pack(rows))
 
 
 def words_of(example: TextExample) -> list[str]:

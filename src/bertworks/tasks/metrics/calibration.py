@@ -41,14 +41,6 @@ def sigmoid(logits: ArrayLike, temperature: float = 1.0) -> Floats:
     return result
 
 
-def log_loss(logits: ArrayLike, truth: NDArray[np.integer], temperature: float = 1.0) -> float:
-    """Mean negative log-likelihood of the true classes (N,) under logits (N, C)."""
-    scores = np.asarray(logits, np.float64) / temperature
-    top = scores.max(axis=1)
-    normaliser = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))  # (N,)
-    return float(np.mean(normaliser - scores[np.arange(len(scores)), truth]))
-
-
 def fit_temperature(logits: ArrayLike, truth: NDArray[np.integer]) -> float:
     """The temperature with the lowest log loss on labelled rows; 1.0 where there are none.
 
