@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 NUM_COLOURS = 6  # --c0 to --c5 in page.css
 CURVE_WIDTH, CURVE_HEIGHT = 420, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 8, 22
+LEFT, RIGHT, TOP, BOTTOM = 54, 10, 8, 22
 MAX_POINTS = 600
 """A curve has no more points than a screen has columns; more of them are thinned out, the last one kept."""
 

@@ -50,6 +50,14 @@ def test_examples_on_both_sides_are_told(tmp_path: Path) -> None:
     assert not any("word for word" in sentence for sentence in read(tmp_path / "train.csv", ROWS).understood)
 
 
+def test_a_label_that_nothing_judges_is_told(tmp_path: Path) -> None:
+    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
+    train.write_text("text,label\na b,x\nc d,y\ne f,z\n")
+    dev.write_text("text,label\ng h,x\n")
+    said = read_data(RunSection(task="classify", train=str(train), dev=str(dev), model="m"), DataSection()).understood
+    assert "no evaluation example has the label y, z: nothing is said of how well it is told" in said
+
+
 def test_dev_and_its_fraction_exclude_each_other() -> None:
     run = RunSection(task="classify", model="m", train="a.csv", dev="b.csv")
     with pytest.raises(UsageError, match="not both"):

@@ -167,7 +167,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     files = runs.make_files(tmp_path)
     events = runs.run(files, tmp_path / "out", frozen=True)
     useless, told = [event for event in events if isinstance(event, Note)]
-    assert "no weights of the model: train.batch_size, train.epochs, train.optimizer.learning_rate mean" in useless.text
+    assert "no weights of the model: nothing comes of train.batch_size, train.epochs, train.opt" in useless.text
     assert told == Note(OWN_FORMAT)
     event = runs.finished(events)
     assert event.figures["accuracy"] > 0.8

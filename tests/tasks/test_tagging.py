@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -68,6 +70,16 @@ def test_the_labels_are_the_same_in_every_scheme(scheme: str) -> None:
     assert from_settings(json.loads(json.dumps(task.settings()))) == task
 
 
+def test_the_truth_is_spelled_as_predictions_are() -> None:
+    example = sentence("a b c d", "I-PER I-PER O I-LOC")
+    task = for_examples("tag", [example])
+    assert isinstance(task, Tagging)
+    assert task.truth(example) == ("B-PER", "I-PER", "O", "B-LOC")
+    assert task.truth(sentence("a")) is None
+    plain = sentence("a b", "DT NN")
+    assert cast(Tagging, for_examples("tag", [plain])).truth(plain) == ("DT", "NN")
+
+
 def test_plain_tags() -> None:
     task = for_examples("tag", [sentence("the mill runs", "DT NN VB")])
     assert (task.labels, task.metric) == (("DT", "NN", "VB"), "accuracy")
@@ -78,6 +90,14 @@ def test_bad_examples_say_where() -> None:
         for_examples("tag", [*[sentence("a b", "B-PER O")] * 9, sentence("a b", "O PER", line=9)])
     with pytest.raises(DataError, match=r"a.conll:7: the word 'c' has the tag 'B-ORG', which no training .*B-LOC"):
         TASK.check([sentence("a", "O"), sentence("b c", "O B-ORG")])
+    with pytest.raises(DataError, match=r"a.conll:12: the word 'c' has the tag 'B-ORG'"):  # the word's own line
+        TASK.check([replace(sentence("b c", "O B-ORG"), lines=(10, 12))])
+    mixed = [sentence("a b c d e", "B-PER X-LOC b-loc LOC O"), sentence("a b", "O O")]
+    with pytest.raises(
+        DataError, match=r"'X-LOC', which is a label alone, where others are as 'B-PER'; .*task.scheme=io"
+    ):
+        for_examples("tag", mixed)
+    assert for_examples("tag", mixed, scheme="io").labels[1:3] == ("B-B-PER", "I-B-PER")
     with pytest.raises(DataError, match=r"a.conll:7: the words have no tags"):
         TASK.encode([sentence("a")], BERT, window=20, training=True)
     with pytest.raises(DataError, match=r"a.conll:7: there are 2 words but 1 tags"):

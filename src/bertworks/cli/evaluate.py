@@ -38,6 +38,7 @@ from bertworks.cli.labelled import (
 
 if TYPE_CHECKING:
     from bertworks.data.labelled.examples import Example
+    from bertworks.tasks.base import Task
     from bertworks.tasks.predictions import Prediction
 
 
@@ -116,7 +117,7 @@ def evaluate(
         )
     seconds = time.monotonic() - started
     if predictions is not None:
-        _write(predictions, examples, evaluated.predictions)
+        _write(predictions, predictor.task, examples, evaluated.predictions)
     result = {
         "task": predictor.task.name,
         "metric": predictor.task.metric,
@@ -153,14 +154,14 @@ def _seeds(model: str) -> list[int]:
     return [seed] if isinstance(seed, int) else []
 
 
-def _write(path: Path, examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+def _write(path: Path, task: Task[Any, Any], examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
     """Lines as in a finished run's `predictions.jsonl`, the truth included."""
     from bertworks.data.outputs import ResumableOutput
     from bertworks.data.writers import Rows
     from bertworks.finetune.finish import truth_of
 
     records = [
-        {"line": example.place.line, **prediction.as_json(), "truth": truth_of(example)}
+        {"line": example.place.line, **prediction.as_json(), "truth": truth_of(example, task)}
         for example, prediction in zip(examples, predictions, strict=True)
     ]
     with ResumableOutput(path, "record", {"evaluation": path.name}, restart=True, resumable=False) as output:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from bertworks.finetune.run import FinetuneOptions
 
 SHOWN_LABELS = 12
+SCHEMES = {"iob1": "IOB1", "iobes": "IOBES", "io": "labels alone"}
+"""What the ways to write spans are called, where it is not the one that is learnt."""
 
 
 def finetune(
@@ -137,7 +139,7 @@ def finetune(
         typer.Option(help="tag, with these models: text to learn from without tags (CVT).", metavar="FILE"),
     ] = None,
     lora: Annotated[
-        int | None, typer.Option(help="Train adapters of this rank; they are merged on save.", metavar="RANK")
+        int | None, typer.Option(help="Train adapters of this rank; they are merged on save.", metavar="RANK", min=1)
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Train this many times; figures are means, with their spread.", metavar="N")
@@ -244,6 +246,7 @@ def follow(options: FinetuneOptions, *, json: bool, quiet: bool) -> None:
 
     told = speaks()
     silent = quiet or json or not told
+    resumes = options.resume and is_run(options.output)
     results: list[Finished] = []
     plans: list[Planned] = []
 
@@ -257,7 +260,7 @@ def follow(options: FinetuneOptions, *, json: bool, quiet: bool) -> None:
                 _tell_plan(event)
         elif isinstance(event, events.Begun):
             if not silent:
-                _tell_training(event, plans[-1])
+                _tell_training(event, plans[-1], resumes=resumes)
             progress.begin(event, part=event.part, parts=plans[-1].parts, title=event.title.partition(":")[0])
         elif isinstance(event, events.Finished):
             results.append(event)
@@ -270,7 +273,7 @@ def follow(options: FinetuneOptions, *, json: bool, quiet: bool) -> None:
         quiet=quiet or not told,
         silent=silent,
         judged="dev",
-        resumes=options.resume and is_run(options.output),
+        resumes=resumes,
     )
     for result in results if told else ():
         _tell_result(result, json=json, quiet=quiet)
@@ -286,6 +289,8 @@ def _tell_plan(event: Planned) -> None:
         listed = ", ".join(task.labels[:SHOWN_LABELS]) + (f" and {more} more" if more > 0 else "")
         print_result(f"labels     {len(task.labels)}: {listed}")
     print_result(f"model      {event.model}")
+    if isinstance(scheme := getattr(task, "scheme", None), str) and scheme not in ("bio", "plain"):
+        print_result(f"tags       written as {SCHEMES[scheme]}, learnt and predicted as BIO")
     print_result(f"settings   {_settings(config)}")
     for name, figures in event.baseline.items():
         print_result(f"baseline   {TITLES.get(name, name)}: {in_words(figures)}")
@@ -295,7 +300,8 @@ def _settings(config: FinetuneConfig) -> str:
     from bertworks.train.figures import words
 
     if config.run is not None and config.run.frozen:
-        return f"a linear head on frozen vectors ({config.frozen.reads}), {config.frozen.folds}-fold cross-validation"
+        of = "of words" if config.run.task == "tag" else f"({config.frozen.reads})"
+        return f"a linear head on frozen vectors {of}, {config.frozen.folds}-fold cross-validation"
     train = config.train
     epochs = f"{train.epochs:g} epoch{'' if train.epochs == 1 else 's'}"
     return (
@@ -304,20 +310,20 @@ def _settings(config: FinetuneConfig) -> str:
     )
 
 
-def _tell_training(event: Begun, plan: Planned) -> None:
+def _tell_training(event: Begun, plan: Planned, *, resumes: bool) -> None:
     title = f"{event.title}: " if event.title else ""
     part = "" if event.trained_parameters == event.parameters else f"{short(event.trained_parameters)} of "
     windows = "" if event.num_units == event.num_examples else f" in {event.num_units:,} windows"
     judged = f", evaluation every {event.evaluation_steps:,}" if event.evaluation_steps else ", no evaluation"
-    if plan.config.run is not None and plan.config.run.frozen:
-        steps = ""
-    else:
-        steps = f", {event.steps:,} step{'s' * (event.steps != 1)}{judged}"
+    frozen = plan.config.run is not None and plan.config.run.frozen
+    steps = "" if frozen else f", {event.steps:,} step{'s' * (event.steps != 1)}{judged}"
     print_result(
         f"training   {title}{part}{short(event.parameters)} parameters, {event.num_examples:,} examples{windows}{steps}"
     )
     if event.first_step:
         print_result(f"resumed    after step {event.first_step:,}")
+    elif resumes and event.part == 0 and not frozen:
+        print_result("resumed    there was no checkpoint yet: from the first step")
 
 
 def _tell_result(result: Finished, *, json: bool, quiet: bool) -> None:

@@ -36,7 +36,7 @@ app.command("gradients")(gradients)
 def layers(
     train: Annotated[Path, typer.Option("--train", help="Tagged words to train on (CoNLL columns, jsonl, …).")],
     dev: Annotated[Path, typer.Option("--dev", help="Tagged words to judge by.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A directory for the table, the page and the JSON.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A directory for the page and the JSON.")],
     model: ModelOption = DEFAULT_MODEL,
     tagger: Annotated[
         str, typer.Option(help="Which taggers read the vectors: linear (faster), bilstm, or both with a comma.")

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bertworks.data.labelled.examples import UNREAD, Example, SimilarityExample
+from bertworks.data.labelled.examples import UNREAD, Example, SimilarityExample, TextExample
 from bertworks.data.labelled.options import LabelledData
 from bertworks.data.labelled.read import read
 from bertworks.data.labelled.split import split
 from bertworks.errors import DataError, UsageError
 from bertworks.finetune.config import DataSection, RunSection
 from bertworks.finetune.defaults import DEV_FRACTION
+from bertworks.tasks.classification import names_of
+
+SHOWN_ABSENT = 5
+"""So many labels that nothing is known of are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +77,11 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
         except DataError as error:
             raise DataError(f"{error}; give a file with --dev", path=run.train) from error
         understood.append(
-            f"{len(dev):,} of {len(train) + len(dev):,} examples ({fraction:.0%}) are kept for evaluation, "
-            f"{len(train):,} are trained on"
+            f"{len(dev):,} of {len(train) + len(dev):,} examples ({len(dev) / (len(train) + len(dev)):.0%}) are kept for "
+            f"evaluation, {len(train):,} are trained on"
         )
+    if absent := _absent(train, dev):
+        understood.append(f"no evaluation example has the label {absent}: nothing is said of how well it is told")
     test = read_files["test"].examples if "test" in read_files else []
     trained = {_read_of(example) for example in train}
     for name, examples in (("evaluation", dev), ("test", test)):
@@ -89,6 +95,21 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
         split=splits,
         columns=read_files["train"].columns,
     )
+
+
+def _absent(train: Iterable[Example], dev: Iterable[Example]) -> str:
+    """Labels of training examples that no evaluation example has, where there are any of these: `a, b, c and 4 more`."""
+    known, judged = (
+        {name for each in examples if isinstance(each, TextExample) and _has_classes(each) for name in names_of(each)}
+        for examples in (train, dev)
+    )
+    absent = sorted(known - judged) if judged else []
+    more = f" and {len(absent) - SHOWN_ABSENT} more" if len(absent) > SHOWN_ABSENT else ""
+    return ", ".join(absent[:SHOWN_ABSENT]) + more
+
+
+def _has_classes(example: TextExample) -> bool:
+    return isinstance(example.label, str | tuple)
 
 
 def _can_be_judged(example: Example) -> bool:
@@ -109,5 +130,5 @@ def _read_of(example: Example) -> tuple[Any, ...]:
 
 
 def _content(example: Example) -> tuple[Any, ...]:
-    """Everything but the place."""
-    return tuple(getattr(example, f.name) for f in fields(example) if f.name != "place")
+    """Everything but where it stands."""
+    return tuple(getattr(example, f.name) for f in fields(example) if f.name not in ("place", "lines"))

@@ -14,7 +14,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bertworks.atomic import write_text
 from bertworks.data.labelled.examples import (
@@ -31,7 +31,9 @@ from bertworks.finetune.seeds import CANDIDATE, Kept, save_model
 from bertworks.finetune.words import VECTORS
 from bertworks.hub.files import writing
 from bertworks.infer.saved import SavedTask, write_task
+from bertworks.tasks.base import Task
 from bertworks.tasks.run import predict_examples
+from bertworks.tasks.tagging import Tagging
 from bertworks.train.directory import CARD, CHECKPOINTS, METRICS, REPORT
 
 PREDICTIONS = "predictions.jsonl"
@@ -65,13 +67,16 @@ def prediction_lines(result: Result) -> Iterator[str]:
     """One JSON object per development example: its line in the file, the prediction, the truth."""
     for example, prediction in zip(result.examples, result.predictions, strict=True):
         line = {} if example.place.line is None else {"line": example.place.line}
-        yield json.dumps({**line, **prediction.as_json(), "truth": truth_of(example)}, ensure_ascii=False) + "\n"
+        yield (
+            json.dumps({**line, **prediction.as_json(), "truth": truth_of(example, result.task)}, ensure_ascii=False)
+            + "\n"
+        )
 
 
-def truth_of(example: Example) -> Any:
-    """What is right, as JSON has it."""
+def truth_of(example: Example, task: Task[Any, Any]) -> Any:
+    """What is right, as JSON has it, spelled as predictions are."""
     if isinstance(example, TaggedExample):
-        return None if example.tags is None else list(example.tags)
+        return cast(Tagging, task).truth(example)
     if isinstance(example, QuestionExample):
         return None if example.answers is None else [answer._asdict() for answer in example.answers]
     if isinstance(example, SimilarityExample):

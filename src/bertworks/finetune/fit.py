@@ -57,6 +57,8 @@ CUT = {
 }
 """What happens to long examples; those of `pair` and `regress` are treated as those of `classify`, and words and contexts
 are read in windows always."""
+POINTS = 50
+"""A curve has about so many points, at least, where there are so many steps."""
 
 
 class TrainingData:
@@ -156,9 +158,8 @@ def fit(
         trained_parameters=size[1],
     )
     settings = {**to_dict(config), "fit": {"seed": seed}}
-    log = StepLog(
-        directory, settings, feed.seen, every=training.log_steps, main=parallel.main, saved=saved, track=track
-    )
+    every = min(training.log_steps, max(1, feed.total_steps // POINTS))
+    log = StepLog(directory, settings, feed.seen, every=every, main=parallel.main, saved=saved, track=track)
     best = None if saved is None else saved.best
     stopped = False
     try:

@@ -100,14 +100,14 @@ def warning(result: Result) -> str | None:
     if best is None or metric not in result.figures:
         return None
     value, name = result.figures[metric], TITLES.get(best[0], best[0])
-    compared = f"{shown(metric, value)} against {shown(metric, best[1])}"
+    compared = f"the model {shown(metric, value)}, {name} {shown(metric, best[1])}"
     if result.num_dev < FEW_TO_JUDGE and result.task.name != "tag":  # whose examples have many words each
         count = (
             "one development example tells" if result.num_dev == 1 else f"{result.num_dev} development examples tell"
         )
-        return f"{count.capitalize()} next to nothing ({name}: {compared}). Give more of them."
+        return f"{count.capitalize()} next to nothing ({compared}). Give more of them."
     if is_share(metric) and value == best[1] == 1.0:
-        return f"The development examples are too easy to tell the model from a simple one ({name}: {compared})."
+        return f"The development examples are too easy to tell the model from a simple one ({compared})."
     if value <= best[1]:
         advice = (
             "Its vectors as they are do not tell what is asked: fine-tune it, or take another model."
@@ -115,15 +115,15 @@ def warning(result: Result) -> str | None:
             else "It has not learnt what it should: look at the training loss, try more epochs or another learning rate, "
             "and check that the labels are right."
         )
-        return f"The model is no better than a simple one ({name}: {compared}). {advice}"
+        return f"The model is no better than a simple one ({compared}). {advice}"
     if value - best[1] <= result.spread.get(metric, 0.0):
         return (
-            f"The lead over a simple model ({name}: {compared}) is no larger than what the seed alone changes. "
+            f"The lead over a simple model ({compared}) is no larger than what the seed alone changes. "
             "More training examples, more epochs or another model may help."
         )
     if math.isfinite(noise := _noise(result)) and value - best[1] < noise:
         return (
-            f"The lead over a simple model ({name}: {compared}) is within what chance does on "
+            f"The lead over a simple model ({compared}) is within what chance does on "
             f"{result.num_dev:,} examples. More development examples would tell."
         )
     return None

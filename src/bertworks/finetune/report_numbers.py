@@ -62,7 +62,11 @@ def _numbers(result: Result, predict: Predict | None) -> list[str]:
         section(
             "Predicted and true",
             scatter(
-                "Every dot is an example", _points(truth.tolist(), guess.tolist(), texts), across="true", up="predicted"
+                "Every dot is an example",
+                _points(truth.tolist(), guess.tolist(), texts),
+                across="true",
+                up="predicted",
+                one_scale=True,
             ),
         ),
         '<div class="columns">',

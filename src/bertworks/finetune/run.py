@@ -189,7 +189,7 @@ def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -
         if told := trainer.check(config):
             yield Note(told)
         if run.frozen and (useless := [name for name in _named_settings(options) if name.startswith(TRAINS)]):
-            yield Note(f"--frozen trains no weights of the model: {', '.join(useless)} mean nothing here")
+            yield Note(f"--frozen trains no weights of the model: nothing comes of {', '.join(useless)}")
         if run.frozen and run.seeds > 1:
             yield Note(
                 "--frozen: a seed settles the folds only, so that the spread between seeds tells next to nothing"

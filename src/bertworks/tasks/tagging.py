@@ -40,7 +40,17 @@ from bertworks.tasks.base import Chosen, Decision, TaskName, Units
 from bertworks.tasks.metrics import classification, entities
 from bertworks.tasks.metrics.calibration import fit_temperature, softmax
 from bertworks.tasks.predictions import SpanPrediction, TagPrediction
-from bertworks.tasks.tags import Scheme, is_readable, labels_of, recognise, scheme_of_labels, spans_of, to_bio
+from bertworks.tasks.tags import (
+    OUTSIDE,
+    Scheme,
+    is_readable,
+    labels_of,
+    recognise,
+    scheme_of_labels,
+    spans_of,
+    tags_of,
+    to_bio,
+)
 from bertworks.tasks.units import Runs, frame_texts, pack_units, room_for, split_by, units_of
 from bertworks.tasks.words import joined
 from bertworks.text.tokenizer import Tokenizer
@@ -75,7 +85,10 @@ class Tagging:
     ) -> Self:
         """The labels are the training examples'; the scheme, too, unless it is said."""
         tags = [_known_tags(example) for example in examples]
-        scheme = scheme or recognise(tags)
+        if scheme is None:
+            scheme = recognise(tags)
+            if scheme == "io":
+                _check_bare(examples, tags)
         for example, sequence in zip(examples, tags, strict=True):
             _check_readable(example, sequence, scheme)
         labels = labels_of(tags, scheme)
@@ -121,13 +134,13 @@ class Tagging:
         for example in examples:
             tags = _known_tags(example)
             _check_readable(example, tags, self.scheme)
-            for word, written, tag in zip(example.words, tags, to_bio(tags, self.scheme), strict=True):
+            for number, (written, tag) in enumerate(zip(tags, to_bio(tags, self.scheme), strict=True)):
                 if tag not in known:
-                    raise DataError(
-                        f"the word {word!r} has the tag {written!r}, which no training example has"
-                        f"{did_you_mean(tag, self.labels)}; known: {', '.join(self.labels)}",
-                        path=example.place.path,
-                        line=example.place.line,
+                    raise _bad_tag(
+                        example,
+                        number,
+                        f"has the tag {written!r}, which no training example has{did_you_mean(tag, self.labels)}; "
+                        f"known: {', '.join(self.labels)}",
                     )
 
     def encode(self, examples: Sequence[TaggedExample], tokenizer: Tokenizer, *, window: int, training: bool) -> Units:
@@ -271,6 +284,12 @@ class Tagging:
                 spans.append(SpanPrediction(label, start, end, text[start:end], chance, first, stop))
         return TagPrediction(example.words, tags, likely, tuple(spans))
 
+    def truth(self, example: TaggedExample) -> tuple[str, ...] | None:
+        """An example's tags, spelled as the predictions are."""
+        if example.tags is None or self.scheme == "plain":
+            return example.tags
+        return tags_of(spans_of(example.tags, self.scheme), len(example.tags), self.written)
+
     def measure(self, examples: Sequence[TaggedExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
         """Spans: seqeval's `precision`, `recall`, `f1` and the words' `accuracy`; plain: `accuracy`, `f1_macro`."""
         true = [to_bio(_known_tags(example), self.scheme) for example in examples]
@@ -334,6 +353,23 @@ def _read_tokens(words: NDArray[np.int32], *, last: bool) -> NDArray[np.bool_]:
     return np.concatenate((change, edge) if last else (edge, change))
 
 
+def _check_bare(examples: Sequence[TaggedExample], tags: Sequence[Sequence[str]]) -> None:
+    """Labels alone are not half of them B- and I-: that is another scheme, with slips of the pen."""
+    seen = {tag for sequence in tags for tag in sequence}
+    marked = sorted(tag for tag in seen if len(tag) > 1 and tag not in OUTSIDE and is_readable(tag, "bio"))
+    if not marked:
+        return
+    for example, sequence in zip(examples, tags, strict=True):
+        for number, tag in enumerate(sequence):
+            if not is_readable(tag, "bio"):
+                raise _bad_tag(
+                    example,
+                    number,
+                    f"has the tag {tag!r}, which is a label alone, where others are as {marked[0]!r}; are all of them "
+                    "labels alone, say --set task.scheme=io",
+                )
+
+
 def _known_tags(example: TaggedExample) -> tuple[str, ...]:
     if example.tags is None:
         raise DataError("the words have no tags", path=example.place.path, line=example.place.line)
@@ -347,11 +383,15 @@ def _known_tags(example: TaggedExample) -> tuple[str, ...]:
 
 
 def _check_readable(example: TaggedExample, tags: Sequence[str], scheme: Scheme) -> None:
-    for word, tag in zip(example.words, tags, strict=True):
+    for number, tag in enumerate(tags):
         if not is_readable(tag, scheme):
-            raise DataError(
-                f"the word {word!r} has the tag {tag!r}, but tags in the scheme {scheme!r} are O or a letter and a "
-                "label, such as B-PER",
-                path=example.place.path,
-                line=example.place.line,
+            raise _bad_tag(
+                example,
+                number,
+                f"has the tag {tag!r}, but tags in the scheme {scheme!r} are O or a letter and a label, such as B-PER",
             )
+
+
+def _bad_tag(example: TaggedExample, number: int, what: str) -> DataError:
+    path, line = example.place_of(number)
+    return DataError(f"the word {example.words[number]!r} {what}", path=path, line=line)

@@ -157,7 +157,8 @@ def test_options_are_counted_from_0_or_from_1(tmp_path: Path) -> None:
 
 def test_bad_labels_have_their_line(tmp_path: Path) -> None:
     for label, message in [
-        ("4", "the label '4' names none of the 4 options; allowed: 0 to 3"),
+        ("4", "allowed: 0 to 3, or A, B, …; if this file counts its options from 1, say --first-option 1"),
+        ("7", "the label '7' names none of the 4 options; allowed: 0 to 3, or A, B, …; --skip-bad-rows"),
         ("", "the label is missing"),
     ]:
         found = refused(tmp_path, "a.csv", SWAG.replace("barks.,3", f"barks.,{label}"), "choice")

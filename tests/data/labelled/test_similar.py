@@ -53,11 +53,20 @@ def test_a_missing_score(tmp_path: Path) -> None:
     assert parsed(tmp_path, "a.csv", content, "similarity", skip_bad_rows=True).skipped == 1
 
 
-def test_empty_texts_are_left_out(tmp_path: Path) -> None:
+def test_empty_texts_are_left_out_and_half_pairs_are_bad_rows(tmp_path: Path) -> None:
     data = parsed(tmp_path, "a.csv", 'text\n""\none text\n', "similarity")
     assert (len(data.examples), data.skipped) == (1, 1)
-    data = parsed(tmp_path, "a.csv", "anchor,positive,negative\na b,a c,\na b, ,x y\n,a c,x y\n", "similarity")
-    assert shown(list(data.examples)) == [("a b", "a c", None)]
+    content = "anchor,positive,negative\na b,a c,\na b, ,x y\n,a c,x y\n"
+    assert refused(tmp_path, "a.csv", content, "similarity").startswith(
+        "a.csv:3: the text is empty (column 'positive')"
+    )
+    data = parsed(tmp_path, "a.csv", content, "similarity", skip_bad_rows=True)
+    assert (shown(list(data.examples)), data.skipped) == ([("a b", "a c", None)], 2)
+
+
+def test_a_pair_on_standard_input_is_a_pair(tmp_path: Path) -> None:
+    (example,) = parsed(tmp_path, "a", "one\ttwo\n", "similarity", labelled=False).examples
+    assert shown([example]) == [("one", "two", None)]
 
 
 def test_labels_beside_single_texts_are_said_to_be_unused(tmp_path: Path) -> None:

@@ -33,6 +33,15 @@ def test_each_label_keeps_its_share(labels: list[str], fraction: float, seed: in
         assert abs(found[label] - count * len(dev) / len(labels)) < 1
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rare_label_is_judged_too(seed: int) -> None:
+    """Four of fifty would often be none of five; a single one is trained on."""
+    _, dev = split(texts(["ok"] * 46 + ["urgent"] * 4 + ["threat"]), 0.1, seed)
+    assert Counter(example.label for example in dev) == {"ok": 4, "urgent": 1}
+    _, dev = split(texts([f"label {number}" for number in range(30)] * 2), 0.1, seed)  # more labels than places
+    assert len(dev) == 6
+
+
 @given(
     st.lists(st.sampled_from("abcdef"), min_size=2, max_size=60).filter(lambda groups: len(set(groups)) > 1),
     st.floats(0.01, 0.99),

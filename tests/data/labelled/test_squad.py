@@ -76,7 +76,9 @@ def test_answers_of_another_form(tmp_path: Path, answers: Any) -> None:
 
 def test_broken_documents(tmp_path: Path) -> None:
     assert refused(tmp_path, "a.json", '{"data": [\n{"title": }', "qa").startswith("a.json:2: is not valid JSON")
-    assert "not of SQuAD's form" in refused(tmp_path, "a.json", '{"data": [{"paragraphs": [{}]}]}', "qa")
+    assert "article 1 (None), paragraph 1 is not of SQuAD's form: it has no 'qas'" in refused(
+        tmp_path, "a.json", '{"data": [{"paragraphs": [{}]}]}', "qa"
+    )
     assert "for the task `qa`, not `classify`" in refused(tmp_path, "a.json", json.dumps(squad([])), "classify")
 
 

@@ -205,6 +205,8 @@ def test_one_column_for_each_label(tmp_path: Path) -> None:
     expected = [("you are bad", ("toxic", "insult")), ("you are good", ())]
     assert labelled(tmp_path, "a.csv", content, "classify", multi_label=True) == expected
     chosen = labelled(tmp_path, "a.csv", content, "classify", label_column="toxic,insult", multi_label=True)
+    never = parsed(tmp_path, "a.csv", "text,toxic,rare\na b,1,0\nc d,0,0\n", "classify", multi_label=True).understood
+    assert "no row has the label rare" in never[1]
     assert chosen == expected
     wrong = content.replace("1,0,1", "1,0,7")
     message = refused(tmp_path, "a.csv", wrong, "classify", label_column="toxic,insult", multi_label=True)

@@ -271,5 +271,7 @@ def _chosen(value: Any, roles: Roles, found: list[str], marks: list[str], place:
     if found.count(text) == 1:
         return found.index(text)
     first, last = roles.first, roles.first + len(found) - 1
-    message = f"the label {text!r} names none of the {len(found)} options; allowed: {first} to {last}, or A, B, … "
-    raise error_at(place, message.rstrip())
+    message = f"the label {text!r} names none of the {len(found)} options; allowed: {first} to {last}, or A, B, …"
+    if text in (str(last + 1), str(first - 1)):
+        message += f"; if this file counts its options from {1 - first}, say --first-option {1 - first}"
+    raise error_at(place, message)

@@ -106,6 +106,7 @@ def _example(rows: Sequence[Row], document: int, shape: Shape, path: str) -> Tag
         tags=tags,
         group=str(document) if document else None,
         place=Place(path, rows[0][0]),
+        lines=tuple(number for number, _ in rows),
     )
 
 

@@ -7,7 +7,7 @@ decided by the task, from the training examples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -57,6 +57,12 @@ class TaggedExample:
     """With `text`: the first character of each word in it, and the one after its last."""
     group: str | None = None
     place: Place
+    lines: tuple[int, ...] = field(default=(), compare=False)
+    """The line of each word, where each has one of its own."""
+
+    def place_of(self, word: int) -> Place:
+        """Where a word stands, as exactly as is known."""
+        return Place(self.place.path, self.lines[word]) if self.lines else self.place
 
 
 class Answer(NamedTuple):
@@ -91,7 +97,7 @@ class SimilarityExample:
     place: Place
 
 
-UNREAD = ("label", "tags", "offsets", "answers", "score", "group", "place", "id")
+UNREAD = ("label", "tags", "offsets", "answers", "score", "group", "place", "lines", "id")
 """Fields of examples that are no text for a model to read."""
 
 Example = TextExample | ChoiceExample | TaggedExample | QuestionExample | SimilarityExample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bertworks.data.labelled.columns import Columns
@@ -51,8 +51,9 @@ def label_reader(
         return _several(column, separator, names)
     if options.label_column is None:
         _check_classes(columns, column)
-    notes.facts += _doubts(columns, column)
-    return _one(column, names, whole if _are_whole(columns, column, options, notes) else str)
+    doubts = _doubts(columns, column)
+    notes.facts += doubts
+    return _one(column, names, whole if _are_whole(columns, column, options, notes) else str, doubts)
 
 
 def _are_whole(columns: Columns, column: str, options: ReadOptions, notes: Notes) -> bool:
@@ -65,7 +66,9 @@ def _are_whole(columns: Columns, column: str, options: ReadOptions, notes: Notes
     return found
 
 
-def _one(column: str, names: list[str] | None, spelled: Callable[[str], str]) -> LabelReader:
+def _one(
+    column: str, names: list[str] | None, spelled: Callable[[str], str], doubts: Sequence[str] = ()
+) -> LabelReader:
     left_out = plain(column) == "goldlabel"
 
     def read(record: dict[str, Any], place: Place) -> str:
@@ -73,7 +76,7 @@ def _one(column: str, names: list[str] | None, spelled: Callable[[str], str]) ->
         if label == NOT_AGREED and left_out:
             raise NotAgreedError
         if label is None:
-            raise error_at(place, f"the label is missing (column {column!r} is empty)")
+            raise error_at(place, "; ".join([f"the label is missing (column {column!r} is empty)", *doubts]))
         return spelled(label)
 
     return read

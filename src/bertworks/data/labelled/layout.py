@@ -172,7 +172,7 @@ def _names_a_column(line: str, options: ReadOptions) -> bool:
 
 def _is_table(lines: Sequence[str], delimiter: str, task: TaskName) -> bool:
     """Whether lines to be predicted are rows, though single texts may have tabs and commas in them, too."""
-    several = len(lines) > 1 or task in ("pair", "choice", "qa")
+    several = len(lines) > 1 or task in ("pair", "choice", "qa", "similarity")
     return several and len({len(row) for row in _rows(lines, delimiter, delimiter != "\t")}) == 1
 
 

@@ -30,6 +30,8 @@ class Notes:
         """What was met how often: "rows with an empty text"."""
         self.left_out: Counter[str] = Counter()
         """Rows that were left out though nothing is wrong with them, by reason."""
+        self.remarks: list[str] = []
+        """What else is to be said when the file is read."""
         self.num_bad = 0
         self._errors: list[DataError] = []
         self._skip_bad = skip_bad
@@ -54,7 +56,7 @@ class Notes:
 
     def sentences(self) -> list[str]:
         """What is to be said about rows that are empty or left out."""
-        said = [f"{count:,} {what}" for what, count in self.counts.items()]
+        said = [*self.remarks, *(f"{count:,} {what}" for what, count in self.counts.items())]
         said += [f"{count:,} {what} left out" for what, count in self.left_out.items()]
         if self.num_bad:
             said.append(f"{self.num_bad:,} bad row{'s' * (self.num_bad > 1)} left out, the first: {self.errors[0]}")

@@ -125,9 +125,11 @@ def _score(columns: Columns, texts: Sequence[str]) -> str | None:
 
 def _examples(record: dict[str, Any], roles: Roles, place: Place, notes: Notes) -> Iterator[SimilarityExample]:
     anchor, *others = (_filled(record.get(name), name, place) for name in roles.texts)
-    if not anchor or (others and not others[0]):
+    if not anchor and not others:
         notes.left_out["rows with an empty text"] += 1
         return
+    if not anchor or (others and not others[0]):
+        raise error_at(place, f"the text is empty (column {roles.texts[1 if anchor else 0]!r})")
     score = None
     if roles.score is not None:
         score = number_of(record.get(roles.score), roles.score, place)

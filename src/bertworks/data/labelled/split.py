@@ -74,11 +74,19 @@ def _by_group(groups: Sequence[str | None], target: int, order: Sequence[int]) -
 
 
 def _by_label(examples: Sequence[Example], target: int, order: Sequence[int]) -> set[int]:
-    """Of each label its share: whole examples first, then those with the largest remainder (Hamilton's method)."""
+    """Of each label its share: whole examples first, then those with the largest remainder (Hamilton's method).
+
+    A rare label would often get none, and nothing would be known of it: where there are examples enough, each that has two
+    gets one.
+    """
     kinds = [_kind(example) for example in examples]
     sizes = Counter(kinds[number] for number in order)  # in random order, which decides between equal remainders
     shares = {kind: size * target / len(examples) for kind, size in sizes.items()}
-    quota = {kind: int(share) for kind, share in shares.items()}
+    several = [kind for kind, size in sizes.items() if size > 1]
+    least = dict.fromkeys(several, 1) if len(several) <= target else {}
+    quota = {kind: max(int(share), least.get(kind, 0)) for kind, share in shares.items()}
+    while sum(quota.values()) > target:  # which the labels pay that have most more than their share
+        quota[max(quota, key=lambda kind: (quota[kind] > least.get(kind, 0), quota[kind] - shares[kind]))] -= 1
     by_remainder = sorted(shares, key=lambda kind: quota[kind] - shares[kind])
     for kind in by_remainder[: target - sum(quota.values())]:
         quota[kind] += 1

@@ -45,13 +45,18 @@ def read_squad(document: Any, options: ReadOptions, notes: Notes) -> Iterator[Qu
 
 def _questions(document: Any, path: str) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
     """(title, context, question) of each question."""
-    try:
-        for article in document["data"]:
-            for paragraph in article["paragraphs"]:
+    for number, article in enumerate(document["data"], start=1):
+        where = f"article {number}"
+        try:
+            where += f" ({article.get('title')!r})"
+            for place, paragraph in enumerate(article["paragraphs"], start=1):
+                where = f"article {number} ({article.get('title')!r}), paragraph {place}"
                 for question in paragraph["qas"]:
                     yield article.get("title"), paragraph["context"], dict(question)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"an article or paragraph is not of SQuAD's form ({error!r})", path=path) from error
+        except KeyError as error:
+            raise DataError(f"{where} is not of SQuAD's form: it has no {error.args[0]!r}", path=path) from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{where} is not of SQuAD's form ({error})", path=path) from error
 
 
 def _named(error: DataError, name: Any, title: Any) -> DataError:

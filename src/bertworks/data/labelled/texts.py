@@ -50,6 +50,7 @@ def read_texts(
     notes.facts.append(str(roles) + _unused(columns, roles))
     label = label_reader(table, columns, roles.labels, task, options, notes)
     wanted = [name for name in (roles.text, roles.pair, roles.group, *roles.labels) if name is not None]
+    unseen = dict.fromkeys(roles.labels) if len(roles.labels) > 1 and options.labelled else {}
     for line, record in table.records(wanted if names else ()):
         place = Place(notes.path, line)
         try:
@@ -64,8 +65,12 @@ def read_texts(
             continue
         if not text.strip() or (pair is not None and not pair.strip()):
             notes.counts["rows with an empty text"] += 1
+        if unseen and isinstance(found, tuple):
+            unseen = {name: None for name in unseen if name not in found}
         group = group_of(record, roles.group)
         yield TextExample(text=text, pair=pair, label=found, group=group, place=place)
+    if unseen:
+        notes.remarks.append(f"no row has the label {', '.join(unseen)}")
 
 
 def _names(sample: Sequence[dict[str, Any]]) -> list[str]:

@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 TEMPERATURES = (0.01, 10.0)
 """Allowed temperatures. A model that was trained little is right with low logits, and asks for one far below 1."""
 
+ROWS_FOR_ONE = 2
+"""How many rows' worth of evidence stands against a temperature that is not 1."""
+
 FEW_POSITIVES = 10
 """A threshold that is chosen on fewer true rows than this is chosen by chance."""
 
@@ -44,9 +47,10 @@ def sigmoid(logits: ArrayLike, temperature: float = 1.0) -> Floats:
 def fit_temperature(logits: ArrayLike, truth: NDArray[np.integer]) -> float:
     """The temperature with the lowest log loss on labelled rows; 1.0 where there are none.
 
-    The loss is convex in 1 / temperature; its slope changes sign once, which halving finds. Rows that are all right would
-    ask for 0, and promise certainty ever after: N of them allow no more than a mean confidence of (N + 1) / (N + 2), which
-    is Laplace's rule of succession.
+    A handful of rows does not move it far: with b = 1 / temperature, the loss over all rows is joined by
+    `ROWS_FOR_ONE` * (b - 1 - log b), a Gamma prior whose mode is 1. Both are convex in b; the slope changes sign once, which
+    halving finds. Rows that are all right would ask for 0, and promise certainty ever after: N of them allow no more than a
+    mean confidence of (N + 1) / (N + 2), which is Laplace's rule of succession.
     """
     scores = np.asarray(logits, np.float64)
     if len(scores) == 0:
@@ -55,7 +59,8 @@ def fit_temperature(logits: ArrayLike, truth: NDArray[np.integer]) -> float:
     most = (len(scores) + 1) / (len(scores) + 2)
 
     def slope(inverse: float) -> float:
-        return float((softmax(scores, 1.0 / inverse) * scores).sum(axis=1).mean()) - true
+        of_loss = float((softmax(scores, 1.0 / inverse) * scores).sum(axis=1).mean()) - true
+        return of_loss + ROWS_FOR_ONE * (1.0 - 1.0 / inverse) / len(scores)
 
     def excess(inverse: float) -> float:
         return float(softmax(scores, 1.0 / inverse).max(axis=1).mean()) - most
