@@ -9,7 +9,8 @@ its own, ours and theirs in turn, seed by seed; the time is that of the training
 Hugging Face directories, and both are judged by `bertworks`, whose figures equal the reference implementations' by test.
 
 Trainings that are in the JSON file already are not repeated, so the benchmark can be done in pieces, and on different
-machines: the two trainings of a seed, which are held against each other, come from one.
+machines: the two trainings of a seed, which are held against each other, come from one. With `--untimed` more seeds can be
+had of a machine that has other work as well: their figures count, their time is not kept.
 """
 
 from __future__ import annotations
@@ -259,6 +260,17 @@ def trained(engine: str, name: str, seed: int, options: argparse.Namespace) -> d
     return {"engine": engine, "set": name, "seed": seed, **result}
 
 
+def speed_ratios(report: dict[str, Any], name: str) -> list[float]:
+    """The Trainer's time over ours, for each seed of a set whose trainings were both timed; the smallest first."""
+    seconds = {
+        (run["engine"], run["seed"]): run["seconds"]
+        for run in report["runs"]
+        if run["set"] == name and "seconds" in run
+    }
+    ours = [seed for engine, seed in seconds if engine == OURS and (THEIRS, seed) in seconds]
+    return sorted(seconds[THEIRS, seed] / seconds[OURS, seed] for seed in ours)
+
+
 def render(report: dict[str, Any]) -> str:
     rows = []
     for name, wanted in SETS.items():
@@ -269,17 +281,17 @@ def render(report: dict[str, Any]) -> str:
         both = sorted(runs[OURS].keys() & runs[THEIRS].keys())
         if not both:
             continue
-        ratios = [runs[THEIRS][seed]["seconds"] / runs[OURS][seed]["seconds"] for seed in both]
+        ratios = speed_ratios(report, name)
         form = ".1%" if wanted.metric in ("accuracy", "f1") else ".3f"
         epochs = f"{wanted.epochs:g} epoch{'s' if wanted.epochs != 1 else ''}"
         cells = [f"{wanted.title}, {epochs}, {wanted.rate:g}", wanted.metric]
         for engine in (OURS, THEIRS):
             cells.append(spread([runs[engine][seed]["figures"][wanted.metric] for seed in both], form))
-        cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
+        cells.append(f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})" if ratios else "")
         for engine in (OURS, THEIRS):
             seconds: dict[tuple[str, int], list[float]] = {}
-            for seed in both:
-                seconds.setdefault(place(runs[engine][seed]), []).append(runs[engine][seed]["seconds"])
+            for run in (runs[engine][seed] for seed in both if "seconds" in runs[engine][seed]):
+                seconds.setdefault(place(run), []).append(run["seconds"])
             cells.append(" / ".join(f"{statistics.median(each):.0f}" for each in seconds.values()))
         for engine in (OURS, THEIRS):
             cells.append(f"{max(runs[engine][seed]['peak_mebibytes'] for seed in both):.0f}")
@@ -302,7 +314,8 @@ def render(report: dict[str, Any]) -> str:
             (
                 f"Means over the seeds with their range, on each set's development file{limit}. Batches of {BATCH_SIZE}, "
                 f"{WARMUP:.0%} warm-up, linear decay; epochs and learning rates stand in the table. Ours and the Trainer in "
-                f"turn; the speed ratio is taken seed by seed, seconds are medians (of each machine, where a set was on two). "
+                "turn; the speed ratio is taken seed by seed, seconds are medians (of each machine, where a set was on two); "
+                "seeds of a machine that was busy count for the figures only. "
                 f"{'; '.join(machines(report))}.\n"
             ),
             table(header, rows) + "\n",
@@ -337,6 +350,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int, help="only the first so many examples of each file")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--untimed", action="store_true", help="the machine has other work: keep no times")
     add_places(parser, "finetune")
     return parser.parse_args(arguments)
 
@@ -369,6 +383,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     continue
                 result = trained(engine, name, seed, options)
                 say(f"{name}, seed {seed}, {engine}: {result['seconds']:.0f} s, {result['figures']}")
+                if options.untimed:
+                    del result["seconds"]
                 report["runs"].append({**result, **settings(name), "on": here, "matmul": speed})
                 write_json(report, options.output)
     report["command"] = whole_command("finetune", arguments, [run["set"] for run in report["runs"]], SETS)

@@ -90,14 +90,7 @@ def building(page: Page, report: dict[str, Any]) -> list[str]:
 def tuning(page: Page, report: dict[str, Any]) -> list[str]:
     drawn = []
     for name, wanted in finetune.SETS.items():
-        seconds = {
-            engine: {
-                run["seed"]: run["seconds"] for run in report["runs"] if (run["set"], run["engine"]) == (name, engine)
-            }
-            for engine in (finetune.OURS, finetune.THEIRS)
-        }
-        both = seconds[finetune.OURS].keys() & seconds[finetune.THEIRS].keys()
-        ratios = sorted(seconds[finetune.THEIRS][seed] / seconds[finetune.OURS][seed] for seed in both)
+        ratios = finetune.speed_ratios(report, name)
         if ratios:
             drawn.append(Bar(wanted.title, ratios[len(ratios) // 2], ratios[0], ratios[-1], "ours"))
     title = "Fine-tuning: speed against transformers' Trainer (1: as fast)"

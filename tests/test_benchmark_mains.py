@@ -310,6 +310,9 @@ def test_finetune(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     finetune.main([*given, "2", "stsb", "--threads", "2"])
     assert asked[count + 2 :] == [(finetune.THEIRS, "stsb", 1), (finetune.OURS, "stsb", 1)]
     assert "| 2.50 (2.50–2.50) | 10 / 10 | 25 / 25 |" in page_of("finetune", root, capsys)
+    finetune.main([*given, "2", "cola", "--untimed"])  # another seed, but no other time
+    page = page_of("finetune", root, capsys)
+    assert re.search(r"CoLA.* \| 0.550 \(.*\) \| 0.550 \(.*\) \| 2.50 \(2.50–2.50\) \| 10 \| 25 \| .* \| 2 \|", page)
 
 
 def test_both_sides_of_finetune_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
