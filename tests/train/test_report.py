@@ -297,13 +297,18 @@ def test_trackers_of_accelerate_get_the_numbers(
     assert open_trackers((), tmp_path, {}, after=0) == []
 
 
-def test_trackers_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_trackers(()) == ()
     with pytest.raises(UsageError, match="unknown tracker 'tensorbord'"):
         check_trackers(("tensorbord",))
     there = {"wandb", "tensorboard", "accelerate"}
     monkeypatch.setattr(log, "installed", there.__contains__)
     assert check_trackers(None) == ("tensorboard",)
+    assert check_trackers(None, resumed=tmp_path) == ("tensorboard",)  # nothing has begun
+    (tmp_path / "metrics.jsonl").touch()
+    assert check_trackers(None, resumed=tmp_path) == ()  # it was begun with --track none
+    (tmp_path / "tensorboard").mkdir()
+    assert check_trackers(None, resumed=tmp_path) == ("tensorboard",)
     assert check_trackers(("wandb", "tensorboard")) == ("wandb", "tensorboard")
     with pytest.raises(UsageError, match="'mlflow' is not installed; pip install mlflow"):
         check_trackers(("mlflow",))

@@ -106,7 +106,7 @@ class FinetuneOptions:
 
 def finetune(options: FinetuneOptions, *, stop: threading.Event | None = None) -> Iterator[Event]:
     """Fine-tune, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
-    track = check_trackers(options.track)
+    track = check_trackers(options.track, resumed=options.output if options.resume else None)
     device = usable_device(options.device)
     stored, config = _settled(options)
     run = _run(config)

@@ -174,10 +174,14 @@ def _is_due(step: int, every: int, total_steps: int) -> bool:
 # -- trackers ----------------------------------------------------------------------------------------------------------
 
 
-def check_trackers(names: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of trackers, or an error where one is unknown or not installed; None = TensorBoard where it is."""
+def check_trackers(names: Sequence[str] | None, *, resumed: Path | None = None) -> tuple[str, ...]:
+    """The names of trackers, or an error where one is unknown or not installed; None = TensorBoard where it is, unless
+    the run that goes on, in `resumed`, has been without it."""
     if names is None:
-        return ("tensorboard",) if installed("tensorboard") else ()
+        without = (
+            resumed is not None and any(resumed.rglob(METRICS_FILE)) and not any(resumed.rglob(TENSORBOARD_FOLDER))
+        )
+        return ("tensorboard",) if installed("tensorboard") and not without else ()
     for name in names:
         choice(name, TRACKERS, "tracker")
         if not installed(name):

@@ -97,7 +97,7 @@ def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Ite
     """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
     started = time.perf_counter()
     check(options)
-    track = check_trackers(options.track)
+    track = check_trackers(options.track, resumed=options.output if options.resume else None)
     device = usable_device(options.device)
     corpus = open_corpus(options.corpus)
     stored = stored_recipe(options)

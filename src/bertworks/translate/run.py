@@ -73,7 +73,7 @@ Event = Note | Planned | Stepped | Stopped | Finished
 
 def train_translator(options: TranslateOptions, *, stop: threading.Event | None = None) -> Iterator[Event]:
     """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
-    track = check_trackers(options.track)
+    track = check_trackers(options.track, resumed=options.output if options.resume else None)
     device = usable_device(options.device)
     stored, config = settled(options)
     saved = None
