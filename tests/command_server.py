@@ -77,8 +77,9 @@ def become(connection: socket.socket) -> None:
         arguments, folder, environment = json.loads(said)
         connection.sendall(os.getpid().to_bytes(4, "big"))
         for number, file in enumerate(files):
-            os.dup2(file, number)
-            os.close(file)
+            if file != number:  # it may have been given the place that it shall have, where that was free
+                os.dup2(file, number)
+                os.close(file)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - ours may have been closed from the start
         os.chdir(folder)
         os.environ.clear()

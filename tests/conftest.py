@@ -53,6 +53,16 @@ NEEDED = {
 """Fixtures whose tests may not be skipped where `../shared` is there."""
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Standard input stays open: the next file or socket would get its place, and libuv ends a process that closes that."""
+    try:
+        os.fstat(0)
+    except OSError:
+        os.open(os.devnull, os.O_RDONLY)
+        print(f"standard input was closed by {item.nodeid}", file=sys.__stderr__)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
