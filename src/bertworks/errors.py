@@ -7,7 +7,7 @@ The command line prints it and exits with 2; anything that is not a `BertworksEr
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 
@@ -49,6 +49,12 @@ class DataError(BertworksError):
 
 class OutputError(BertworksError):
     """A result cannot be written where it was asked for."""
+
+
+def first_few(names: Sequence[str], limit: int = 5) -> str:
+    """Names for a message: `a, b, c and 7 more`."""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def did_you_mean(value: str, allowed: Iterable[str]) -> str:

@@ -280,14 +280,13 @@ def follow(options: FinetuneOptions, *, json: bool, quiet: bool) -> None:
 
 
 def _tell_plan(event: Planned) -> None:
+    from bertworks.errors import first_few
     from bertworks.finetune.baseline import TITLES
     from bertworks.train.figures import in_words
 
     task, config = event.task, event.config
     if task.labels:
-        more = len(task.labels) - SHOWN_LABELS
-        listed = ", ".join(task.labels[:SHOWN_LABELS]) + (f" and {more} more" if more > 0 else "")
-        print_result(f"labels     {len(task.labels)}: {listed}")
+        print_result(f"labels     {len(task.labels)}: {first_few(task.labels, SHOWN_LABELS)}")
     print_result(f"model      {event.model}")
     if isinstance(scheme := getattr(task, "scheme", None), str) and scheme not in ("bio", "plain"):
         print_result(f"tags       written as {SCHEMES[scheme]}, learnt and predicted as BIO")

@@ -14,6 +14,7 @@ from bertworks.data.labelled.examples import (
     TaggedExample,
     TextExample,
 )
+from bertworks.errors import first_few
 from bertworks.finetune.baseline import TITLES
 from bertworks.finetune.report import about, flat, headline, warning, with_spread
 from bertworks.finetune.result import Result
@@ -104,10 +105,7 @@ def _is_own(result: Result) -> bool:
 
 def _labels(result: Result) -> list[str]:
     labels = result.task.labels
-    if not labels:
-        return []
-    more = f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
-    return [f"- labels: {', '.join(labels[:MAX_LABELS])}{more}"]
+    return [f"- labels: {first_few(labels, MAX_LABELS)}"] if labels else []
 
 
 def _results(result: Result) -> list[str]:

@@ -16,12 +16,11 @@ from bertworks.data.labelled.examples import UNREAD, Example, SimilarityExample,
 from bertworks.data.labelled.options import LabelledData
 from bertworks.data.labelled.read import read
 from bertworks.data.labelled.split import split
-from bertworks.errors import DataError, UsageError
+from bertworks.errors import DataError, UsageError, first_few
 from bertworks.finetune.config import DataSection, RunSection
 from bertworks.finetune.defaults import DEV_FRACTION
 from bertworks.tasks.classification import names_of
 
-SHOWN_ABSENT = 5
 """So many labels that nothing is known of are named."""
 
 
@@ -104,8 +103,7 @@ def _absent(train: Iterable[Example], dev: Iterable[Example]) -> str:
         for examples in (train, dev)
     )
     absent = sorted(known - judged) if judged else []
-    more = f" and {len(absent) - SHOWN_ABSENT} more" if len(absent) > SHOWN_ABSENT else ""
-    return ", ".join(absent[:SHOWN_ABSENT]) + more
+    return first_few(absent)
 
 
 def _has_classes(example: TextExample) -> bool:

@@ -31,9 +31,9 @@ from torch.overrides import TorchFunctionMode
 
 from bertworks.atomic import replacing
 from bertworks.config import from_dict, to_dict
-from bertworks.errors import CheckpointError, ConfigError, ModelError, did_you_mean
+from bertworks.errors import CheckpointError, ConfigError, ModelError, did_you_mean, first_few
 from bertworks.hub.families import FAMILIES, SEQ2SEQ_FAMILIES
-from bertworks.hub.files import first_few, listing, model_directory, read_object, write_json, writing
+from bertworks.hub.files import listing, model_directory, read_object, write_json, writing
 from bertworks.hub.rules import Rule
 from bertworks.hub.tensors import INT8_SAFETENSORS, SAFETENSORS, Integers, Tensors, read_tensors
 from bertworks.models.config import ModelConfig

@@ -22,8 +22,8 @@ from torch import nn
 
 from bertworks.atomic import replacing
 from bertworks.config import from_dict
-from bertworks.errors import CheckpointError, ConfigError, ModelError
-from bertworks.hub.files import first_few, read_object, write_json, writing
+from bertworks.errors import CheckpointError, ConfigError, ModelError, first_few
+from bertworks.hub.files import read_object, write_json, writing
 from bertworks.models.config import ModelConfig
 from bertworks.models.elmo import BiLM, Highway, SpeltWords
 from bertworks.models.elmo_config import BiLMConfig

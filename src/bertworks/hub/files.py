@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertworks.atomic import write_text
-from bertworks.errors import CheckpointError, OutputError
+from bertworks.errors import CheckpointError, OutputError, first_few
 
 
 def model_directory(directory: str | Path) -> Path:
@@ -50,12 +50,6 @@ def unfinished_run(directory: Path) -> str | None:
 def listing(directory: Path, limit: int = 8) -> str:
     """The names in a directory, for an error: `a, b, c and 5 more`."""
     return first_few(sorted(path.name for path in directory.iterdir()), limit)
-
-
-def first_few(names: list[str] | tuple[str, ...], limit: int = 5) -> str:
-    """`a, b, c and 7 more`"""
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_json(path: Path) -> Any:

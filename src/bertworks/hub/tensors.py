@@ -23,8 +23,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bertworks.errors import CheckpointError
-from bertworks.hub.files import first_few, listing, model_directory, read_object, reading
+from bertworks.errors import CheckpointError, first_few
+from bertworks.hub.files import listing, model_directory, read_object, reading
 from bertworks.hub.rules import Rule
 
 SAFETENSORS = "model.safetensors"

@@ -27,7 +27,7 @@ from bertworks.data.corpus.options import CorpusOptions
 from bertworks.data.corpus.writer import DIGESTS_SUFFIX, ShardWriter, Totals
 from bertworks.data.source import STANDARD_INPUT, Source
 from bertworks.data.unfinished import JOURNAL, STATE, Unfinished, difference
-from bertworks.errors import DataError, OutputError, UsageError
+from bertworks.errors import DataError, OutputError, UsageError, first_few
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.workers import checked_workers
 
@@ -154,7 +154,7 @@ def build_corpus(
                     if progress is not None:
                         progress(report(_position(block, sizes)))
             if not writer.totals.tokens:
-                raise DataError(f"there is no text in {_listed(names)}; an empty corpus is of no use")
+                raise DataError(f"there is no text in {first_few(names, 3)}; an empty corpus is of no use")
             writer.finish()
         _finish(unfinished, _manifest(files, vocab_size, inputs, options, settings, unfinished, writer.totals))
         return report(known)
@@ -272,10 +272,6 @@ def _position(block: EncodedBlock, sizes: Sequence[int | None]) -> int | None:
     if block.bytes_read is None or None in sizes:
         return None
     return sum(size or 0 for size in sizes[: int(block.files[-1])]) + block.bytes_read
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _sha256(content: bytes) -> str:

@@ -14,6 +14,7 @@ from bertworks.data.labelled.examples import (
     TaggedExample,
     TextExample,
 )
+from bertworks.errors import first_few
 
 SHOWN_LABELS = 10
 
@@ -105,7 +106,5 @@ def listed_sizes(examples: Sequence[SimilarityExample]) -> str:
 def listed(labels: Sequence[str]) -> str:
     """The labels with their counts: all in order of name, or the most frequent where they are many."""
     counts = Counter(labels)
-    if len(counts) <= SHOWN_LABELS:
-        return ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
-    shown = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(SHOWN_LABELS))
-    return f"{shown} and {len(counts) - SHOWN_LABELS} more"
+    ordered = counts.most_common() if len(counts) > SHOWN_LABELS else sorted(counts.items())
+    return first_few([f"{name} ({count:,})" for name, count in ordered], SHOWN_LABELS)

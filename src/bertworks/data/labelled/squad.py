@@ -46,11 +46,11 @@ def read_squad(document: Any, options: ReadOptions, notes: Notes) -> Iterator[Qu
 def _questions(document: Any, path: str) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
     """(title, context, question) of each question."""
     for number, article in enumerate(document["data"], start=1):
-        where = f"article {number}"
+        where = named = f"article {number}"
         try:
-            where += f" ({article.get('title')!r})"
+            where = named = f"{named} ({article.get('title')!r})"
             for place, paragraph in enumerate(article["paragraphs"], start=1):
-                where = f"article {number} ({article.get('title')!r}), paragraph {place}"
+                where = f"{named}, paragraph {place}"
                 for question in paragraph["qas"]:
                     yield article.get("title"), paragraph["context"], dict(question)
         except KeyError as error:
