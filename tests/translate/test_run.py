@@ -17,11 +17,12 @@ from bertworks.infer.decode import Greedy
 from bertworks.infer.generate import Generation
 from bertworks.infer.translate import Translator
 from bertworks.models.seq2seq import EncoderDecoder
+from bertworks.nn.packed import Packed
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.schedule import scale_at
 from bertworks.translate.config import RECIPES, load_recipe
 from bertworks.translate.run import Finished, Note, Planned, Stepped, Stopped, TranslateOptions, train_translator
-from tests.translate.small import SMALL, finished, losses, run, write_pairs
+from tests.translate.small import SMALL, finished, losses, make_tokenizer, make_transformer, run, write_pairs
 
 RNN = {"recipe": "rnn-attention"}
 
@@ -44,6 +45,17 @@ def test_recipes_end_with_small_steps_however_long(name: str, steps: int) -> Non
     assert scales[-1] < 0.02
     original = load_recipe(name, ("train.schedule.name=noam", "train.schedule.warmup=0.1")).train.schedule
     assert scale_at(original, steps - 1, steps) == pytest.approx(0.1**0.5)  # as in 2017
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_a_new_model_lets_its_input_through(pre_norm: bool) -> None:
+    """Otherwise the decoder is long no more than a language model before it looks at its source."""
+    model = make_transformer(make_tokenizer(), num_layers=3, hidden_size=96, intermediate_size=192, pre_norm=pre_norm)
+    ids = torch.randint(10, 100, (2, 12), generator=torch.Generator().manual_seed(0))
+    source, target = (Packed.from_sequences([row.tolist()]) for row in ids)
+    memory = model.encode(source)
+    for states in (model.encoder(source, layers=[0, 3]), model.decoder(target, layers=[0, 3], memory=memory)):
+        assert torch.cosine_similarity(states.layers[0], states.layers[3]).min() > 0.7
 
 
 def test_the_first_evaluation_is_as_long_as_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
