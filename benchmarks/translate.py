@@ -140,6 +140,17 @@ def judge(row: Row, run: Path, data: Path, threads: int) -> dict[str, Any]:
     return found
 
 
+def commands(rows: dict[str, Any]) -> str:
+    """What made the rows: a call for each budget and number of threads."""
+    calls: dict[tuple[str | None, int], list[str]] = {}
+    for name, each in rows.items():
+        calls.setdefault((each["budget"], each["threads"]), []).append(name)
+    return " && ".join(
+        command_line("translate", [*names, *(["--budget", budget] if budget else []), *(["--threads", str(threads)])])
+        for (budget, threads), names in calls.items()
+    )
+
+
 def page(report: dict[str, Any]) -> str:
     """The results as a page of markdown."""
     machine = report["machine"]
@@ -151,6 +162,7 @@ def page(report: dict[str, Any]) -> str:
                 ROWS[name].title,
                 "test2016" if ROWS[name].data == MULTI30K else "kept apart",
                 f"{each['parameters'] / 1e6:.1f} M",
+                each["budget"] or "epochs",
                 f"{each['train_seconds'] / 60:.0f} min",
                 f"{each['steps']:,}",
                 f"{greedy['bleu']:.2f}",
@@ -159,7 +171,7 @@ def page(report: dict[str, Any]) -> str:
                 f"{beam['sentences_per_second']:.0f}",
             ]
         )
-    header = ["model", "judged by", "parameters", "training", "steps", "BLEU, greedy", f"BLEU, beam {BEAM}"]
+    header = ["model", "judged by", "parameters", "budget", "training", "steps", "BLEU, greedy", f"BLEU, beam {BEAM}"]
     header += ["sentences/s, greedy", f"sentences/s, beam {BEAM}"]
     return "\n".join(
         [
@@ -182,7 +194,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"rows": {}}
     report: dict[str, Any] = {
-        "command": command_line("translate", arguments),
         "machine": describe_machine(options.threads, ["torch", "sacrebleu"]),
         "rows": still_valid(before["rows"], options.data),
     }
@@ -192,9 +203,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         asked["key"] = key(ROWS[name], options.data, **asked)
         report["rows"][name] = {**asked, **judge(ROWS[name], run, options.data, options.threads)}
         say(f"{name}: {report['rows'][name]}")
+        report["rows"] = {name: report["rows"][name] for name in ROWS if name in report["rows"]}
+        report["command"] = commands(report["rows"])
         write_json(report, options.output)
-    report["rows"] = {name: report["rows"][name] for name in ROWS if name in report["rows"]}
-    write_json(report, options.output)
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "translate.md").write_text(page(report), encoding="utf-8")
 
