@@ -146,7 +146,7 @@ def commands(rows: dict[str, Any]) -> str:
     for name, each in rows.items():
         calls.setdefault((each["budget"], each["threads"]), []).append(name)
     return " && ".join(
-        command_line("translate", [*names, *(["--budget", budget] if budget else []), *(["--threads", str(threads)])])
+        command_line("translate", [*names, *(["--budget", budget] if budget else []), "--threads", str(threads)])
         for (budget, threads), names in calls.items()
     )
 

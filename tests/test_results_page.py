@@ -139,6 +139,7 @@ def made_up() -> dict[str, dict[str, Any]]:
     files |= {f"study_{name}": study_report(name) for name in studies.STUDIES}
     search = {"bleu": 30.0, "sentences_per_second": 50.0}
     row = {"greedy": search, f"beam {translate.BEAM}": search, "parameters": 1e6, "train_seconds": 60.0, "steps": 9}
+    row |= {"budget": "1m", "threads": 2}
     files["translate"] = of("translate", rows=dict.fromkeys(translate.ROWS, row))
     files["requests"] = of("requests", title="requests", workloads={"w": workload("requests")})
     files["novel"] = of("novel", anything=1)
@@ -330,3 +331,15 @@ def test_both_programs_with_a_tiny_model(tmp_path: Path, monkeypatch: pytest.Mon
     layers.main([*given, "--epochs 1 --tagger linear --threads 1", "--output", str(tmp_path / "layers.json")])
     found = json.loads((tmp_path / "layers.json").read_text())["models"]["tiny"]
     assert layers.figures(found).keys() >= {"0", "1", "2"}
+
+
+def test_rows_of_one_length_are_one_command() -> None:
+    rows = {
+        "transformer": {"budget": "43m", "threads": 2},
+        "luong": {"budget": None, "threads": 1},
+        "rotary": {"budget": "43m", "threads": 2},
+    }
+    assert translate.commands(rows) == (
+        "python -m benchmarks.translate transformer rotary --budget 43m --threads 2 && "
+        "python -m benchmarks.translate luong --threads 1"
+    )
