@@ -24,10 +24,7 @@ from bertworks.train.parallel import Parallel
 from bertworks.train.prefetch import Data, Prefetch
 from bertworks.train.step import Stepper, recomputing
 
-MEASURED_STEPS = 15
-"""At most; short steps differ much from one another, and so more of them are taken."""
-LEAST_STEPS, ENOUGH_SECONDS = 5, 5.0
-"""So many steps do where they have taken so long."""
+MEASURED_STEPS = 5
 _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
@@ -64,9 +61,9 @@ def measure_steps(
     num_steps: int = MEASURED_STEPS,
     max_seconds: float = 20.0,
 ) -> Measured:
-    """Take some real steps (forward, backward, update) on a copy of the module, after one to warm up.
+    """Take a few real steps (forward, backward, update) on a copy of the module, after one to warm up.
 
-    It ends early when enough has been seen, or after at least one measured step when `max_seconds` are over.
+    It ends early, after at least one measured step, when `max_seconds` are over.
     """
     parallel = parallel or Parallel()
     random = torch.get_rng_state()
@@ -83,9 +80,8 @@ def measure_steps(
         for step in range(num_steps + 1):
             micro = batches.take(step)
             start = time.perf_counter()
-            spent = start - began
-            last = (spent > ENOUGH_SECONDS and step >= LEAST_STEPS) or (spent > max_seconds and step > 1)
-            outcome = stepper.gradients(step, micro, [float(last)])
+            late = start - began > max_seconds and len(seconds) > 1
+            outcome = stepper.gradients(step, micro, [float(late)])
             stepper.update(1e-3)  # small, so that no random start can run away
             if average is not None:
                 average.update(step + 1)
