@@ -21,8 +21,6 @@ from bertworks.finetune.config import DataSection, RunSection
 from bertworks.finetune.defaults import DEV_FRACTION
 from bertworks.tasks.classification import names_of
 
-"""So many labels that nothing is known of are named."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunData:
