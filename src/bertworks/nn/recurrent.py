@@ -51,6 +51,7 @@ from torch.nn.utils.rnn import PackedSequence
 from bertworks.errors import UsageError, choice
 from bertworks.nn.dropout import drop
 from bertworks.nn.packed import Layout
+from bertworks.nn.through_time import Steps, gru, lstm, rnn
 
 CELLS = ("rnn", "lstm", "gru")
 ACTIVATIONS = ("tanh", "relu")
@@ -259,7 +260,7 @@ class Recurrent(nn.Module):
         self, layer: nn.RNNBase, rows: Tensor, time_major: TimeMajor, state: RecurrentState
     ) -> tuple[Tensor, RecurrentState]:
         """One layer over time-major rows (T, F); the state is (D, B', P) and (D, B', H) of the sorted sequences."""
-        if self._needs_steps(rows):
+        if self._needs_steps(rows, time_major):
             return self._run_steps(layer, rows, time_major, state)
         batch = PackedSequence(rows, torch.tensor(time_major.step_sizes, dtype=torch.long))
         start = state.hidden if state.cell is None else (state.hidden, state.cell)
@@ -277,22 +278,22 @@ class Recurrent(nn.Module):
             if name.startswith("weight_hh")
         }
 
-    def _needs_steps(self, rows: Tensor) -> bool:
-        """Whether the loop is right where the kernel is wrong, or quicker.
+    def _needs_steps(self, rows: Tensor, time_major: TimeMajor) -> bool:
+        """Whether our own steps are right where the kernel is wrong, or quicker.
 
-        No kernel can clip. And on a CPU PyTorch's gradients of packed steps, a plain LSTM's aside, write the whole batch once
-        for every step, so that their time grows with the square of the length (measured at 128 steps: 2.8 times that of the
-        loop for a GRU, 2.4 times for an RNN; at 64 steps five times for a projected LSTM).
+        No kernel can clip. And on a CPU PyTorch's gradients of packed steps write the whole batch once for every step, so that
+        their time grows with the square of the length (`bertworks.nn.through_time`); a plain LSTM's only where lengths differ.
         """
         if self.direction_size != self.hidden_size or self.cell_clip is not None:
             return True
-        return self.cell != "lstm" and rows.device.type == "cpu" and torch.is_grad_enabled()
+        if rows.device.type != "cpu" or not torch.is_grad_enabled():
+            return False
+        return self.cell != "lstm" or len(set(time_major.step_sizes)) > 1
 
     def _run_steps(
         self, layer: nn.RNNBase, rows: Tensor, time_major: TimeMajor, state: RecurrentState
     ) -> tuple[Tensor, RecurrentState]:
         """The equations step by step, with the kernel's own weights."""
-        sizes = time_major.step_sizes
         dropped = self._dropped_weights(layer)
         outputs: list[Tensor] = []
         hiddens: list[Tensor] = []
@@ -302,45 +303,28 @@ class Recurrent(nn.Module):
             recurrent = dropped.get("weight_hh" + suffix, weights["weight_hh"])  # (gates * H, P)
             bias = weights["bias_ih"] if self.cell == "gru" else weights["bias_ih"] + weights["bias_hh"]
             from_input = functional.linear(rows, weights["weight_ih"], bias)  # (T, gates * H)
-            inputs = time_major.steps(from_input)  # S x (n, gates * H)
             hidden = state.hidden[direction]  # (B', P)
-            cell = hidden if state.cell is None else state.cell[direction]  # (B', H)
-            steps: list[Tensor] = [hidden] * len(sizes)
-            # Forwards sequences drop out as they end, backwards they join as they begin: either way the first n run
-            # at this step, and the others keep the state that they ended or will begin with.
-            for step in reversed(range(len(sizes))) if direction == 1 else range(len(sizes)):
-                before = _first(hidden, sizes[step])  # (n, P)
-                if self.cell == "rnn":
-                    total = inputs[step] + functional.linear(before, recurrent)
-                    after = total.relu() if layer.nonlinearity == "relu" else total.tanh()
-                elif self.cell == "gru":
-                    after = _gru(inputs[step], functional.linear(before, recurrent, weights["bias_hh"]), before)
-                else:
-                    gates = inputs[step] + functional.linear(before, recurrent)  # (n, 4 * H)
-                    after, kept = self._lstm(
-                        gates, _first(cell, sizes[step]), getattr(layer, "weight_hr" + suffix, None)
-                    )
-                    cell = _over(cell, kept)
-                steps[step] = after
-                hidden = _over(hidden, after)
-            outputs.append(torch.cat(steps))  # (T, P)
+            steps = Steps(time_major.step_sizes, reverse=direction == 1)
+            if self.cell == "rnn":
+                output, hidden = rnn(from_input, recurrent, hidden, steps, relu=layer.nonlinearity == "relu")
+            elif self.cell == "gru":
+                output, hidden = gru(from_input, recurrent, weights["bias_hh"], hidden, steps)
+            else:
+                output, hidden, cell = lstm(
+                    from_input,
+                    recurrent,
+                    getattr(layer, "weight_hr" + suffix, None),
+                    hidden,
+                    cast(Tensor, state.cell)[direction],
+                    steps,
+                    cell_clip=self.cell_clip,
+                    projection_clip=self.projection_clip,
+                )
+                cells.append(cell)
+            outputs.append(output)  # (T, P)
             hiddens.append(hidden)
-            cells.append(cell)
-        final = RecurrentState(torch.stack(hiddens), None if state.cell is None else torch.stack(cells))
+        final = RecurrentState(torch.stack(hiddens), torch.stack(cells) if cells else None)
         return torch.cat(outputs, dim=1), final
-
-    def _lstm(self, gates: Tensor, cell: Tensor, projection: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Gates (n, 4 * H) before their activations, cells (n, H) -> hidden states (n, P), cells."""
-        write, keep, candidate, show = gates.chunk(4, dim=1)
-        cell = keep.sigmoid() * cell + write.sigmoid() * candidate.tanh()
-        if self.cell_clip is not None:
-            cell = cell.clamp(-self.cell_clip, self.cell_clip)
-        hidden = show.sigmoid() * cell.tanh()
-        if projection is not None:
-            hidden = functional.linear(hidden, projection)  # (n, P)
-        if self.projection_clip is not None:
-            hidden = hidden.clamp(-self.projection_clip, self.projection_clip)
-        return hidden, cell
 
     def _dropout(self, rows: Tensor, time_major: TimeMajor) -> Tensor:
         if not self.training or self.dropout_prob == 0.0:
@@ -360,23 +344,6 @@ class Recurrent(nn.Module):
         given = None if state.cell is None else tuple(state.cell.shape)
         if given != wanted:
             raise UsageError(f"the state's cell has shape {given}; for cell {self.cell!r} here it must be {wanted}")
-
-
-def _gru(from_input: Tensor, from_state: Tensor, hidden: Tensor) -> Tensor:
-    """What input and state say, (n, 3 * H) each, and the state (n, H) -> the new state."""
-    input_reset, input_update, input_new = from_input.chunk(3, dim=1)
-    state_reset, state_update, state_new = from_state.chunk(3, dim=1)
-    candidate = (input_new + (input_reset + state_reset).sigmoid() * state_new).tanh()
-    return candidate + (input_update + state_update).sigmoid() * (hidden - candidate)
-
-
-def _first(rows: Tensor, count: int) -> Tensor:
-    return rows if count == len(rows) else rows[:count]
-
-
-def _over(rows: Tensor, first: Tensor) -> Tensor:
-    """`rows` with `first` in the place of its first rows."""
-    return first if len(first) == len(rows) else torch.cat([first, rows[len(first) :]])
 
 
 def _put_back(initial: Tensor, order: Tensor, finals: list[Tensor]) -> Tensor:
