@@ -135,3 +135,8 @@ def test_a_corpus_of_other_tokens_is_refused(recipe: str, corpora: dict[str, Pat
     other = corpora["charlm" if recipe == "elmo" else "elmo"]
     with pytest.raises(UsageError, match=f"--algorithm {KINDS[recipe]}"):
         run(other, tmp_path / "run", *small(recipe), recipe=recipe)
+
+
+def test_a_model_that_spells_its_words_has_no_use_for_them(corpora: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is for models with a table of token vectors, and the model is elmo"):
+        run(corpora["elmo"], tmp_path / "run", *small("elmo"), "model.first_vectors=skipgram", recipe="elmo", steps=1)

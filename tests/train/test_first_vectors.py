@@ -11,7 +11,6 @@ import torch
 
 from bertworks import hub
 from bertworks.data.corpus import Corpus, CorpusOptions, LocalEngine, build_corpus
-from bertworks.errors import UsageError
 from bertworks.models.model import Model
 from bertworks.train import first_vectors
 from bertworks.train.architecture import ModelSection, new_config
@@ -99,6 +98,9 @@ def test_a_run_that_begins_again_has_the_same_vectors(corpus: Path, tmp_path: Pa
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_recurrent_model_has_no_use_for_them(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="first_vectors = skipgram is for Transformers, and the model is lstm"):
-        run(corpus, tmp_path / "run", "model.first_vectors=skipgram", "model.size=2x24", recipe="lstm")
+def test_a_recurrent_model_starts_with_them_too(corpus: Path, tmp_path: Path) -> None:
+    small = ("model.size=2x24",)
+    events = run(corpus, tmp_path / "run", *small, recipe="lstm", steps=2)
+    assert load_recipe(tmp_path / "run" / CONFIG_FILE).run.vector_tokens  # type: ignore[union-attr]
+    random = run(corpus, tmp_path / "random", *small, "model.first_vectors=random", recipe="lstm", steps=2)
+    assert losses(events) != losses(random)

@@ -22,7 +22,7 @@ from bertworks.data.corpus import Corpus
 from bertworks.data.pretraining import draw
 from bertworks.data.pretraining.draw import Stream
 from bertworks.errors import UsageError
-from bertworks.models.config import TransformerConfig
+from bertworks.models.config import RecurrentConfig, TransformerConfig
 from bertworks.models.model import Model
 from bertworks.text.tokenizer import Tokenizer
 from bertworks.vectors import negative
@@ -65,10 +65,10 @@ class FirstVectors:
 
 def token_table(model: Model) -> torch.Tensor:
     """(V, H); an error for a model that has none."""
-    if not isinstance(model.config.body, TransformerConfig):
+    if not isinstance(model.config.body, (TransformerConfig, RecurrentConfig)):
         raise UsageError(
-            f"model.first_vectors = skipgram is for Transformers, and the model is {model.config.describe()}; "
-            "leave it out"
+            "model.first_vectors = skipgram is for models with a table of token vectors, and the model is "
+            f"{model.config.describe()}; leave it out"
         )
     table: torch.Tensor = model.body.embeddings.tokens.weight
     return table
