@@ -69,6 +69,8 @@ SOURCES = {
 CRF, GLOVE = "task.crf=true", "words.vectors={glove}"
 SHORT = {"words": ("train.epochs=5", "train.batch_size=32"), "pretrained": ("train.epochs=1",)}
 """How long a row is trained: a new tagger, and a model that is fine-tuned."""
+FEW = ("data.max_examples=1000", "train.epochs=20")
+"""Where labels are scarce, which is what cross-view training is for."""
 ROWS = {
     "linear": Row("BiLSTM, no vectors, tags one by one", settings=()),
     "crf": Row("BiLSTM-CRF, no vectors"),
@@ -91,6 +93,11 @@ ROWS = {
         "CVT: + text without tags",
         settings=(CRF, GLOVE, "words.unlabelled={unlabelled}", "words.unlabelled_batch_size=12"),
         reported="92.61",
+    ),
+    "few": Row("BiLSTM-CRF + GloVe, 1,000 sentences with tags, 20 epochs", settings=(CRF, GLOVE, *FEW)),
+    "few-cvt": Row(
+        "CVT: the same, + text without tags",
+        settings=(CRF, GLOVE, *FEW, "words.unlabelled={unlabelled}", "words.unlabelled_batch_size=12"),
     ),
     "features": Row("frozen MiniLM: + its layers, mixed", settings=(CRF, "words.vectors=minilm")),
     "gpt": Row("our GPT, fine-tuned", model="{gpt}", settings=()),
@@ -134,7 +141,9 @@ def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
                 "baseline": max(figures["f1"] for figures in metrics["baseline"].values()),
             }
     told = {source: budget(sources[source]) for source in row.needs}
-    return {"row": name, "key": key(name, options), "settings": list(options.set), "sources": told, **result}
+    processor = describe_machine(options.threads, [])["processor"]
+    row_key = key(name, options)
+    return {"row": name, "key": row_key, "settings": list(options.set), "processor": processor, "sources": told, **result}
 
 
 def key(name: str, options: argparse.Namespace) -> str:
@@ -201,7 +210,7 @@ def render(report: dict[str, Any]) -> str:
             f"Written by `{report['command']}` on {machine['date'][:10]}; do not edit by hand.\n",
             (
                 "Means over the seeds with their range, on the development file, which also chose the best epoch. "
-                f"{machine['threads']} thread(s) of {machine['processor']}. Every row is one `bertworks finetune tag`; "
+                f"{machine['threads']} thread(s) of {_processors(report)}. Every row is one `bertworks finetune tag`; "
                 "the recurrent ones have two layers of 100 in each direction, a word table of 100 and letters. The word's most "
                 f"frequent tag reaches {100 * max(bases, default=0.0):.2f}. The last column is what the lectures' table "
                 "reports for the published models, which are larger by far and were judged on the test file.\n"
@@ -210,6 +219,16 @@ def render(report: dict[str, Any]) -> str:
             table(header, rows) + "\n",
         ]
     )
+
+
+def _processors(report: dict[str, Any]) -> str:
+    """Which rows were made on which processor, where there were several."""
+    rows: dict[str, list[str]] = {}
+    for name, row in report["rows"].items():
+        rows.setdefault(row.get("processor", report["machine"]["processor"]), []).append(name)
+    if len(rows) < 2:
+        return next(iter(rows), str(report["machine"]["processor"]))
+    return " or ".join(f"{processor} ({', '.join(names)})" for processor, names in rows.items())
 
 
 def _told_models(models: dict[str, str]) -> str:

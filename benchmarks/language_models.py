@@ -5,8 +5,8 @@
 Perplexity: a simple RNN, an LSTM, a GRU and a GPT are pretrained for `--budget` each on one corpus, and judged by the same
 held-out text, every token predicted from those before it in its piece of 128. The baseline guesses by frequency.
 
-SST-2: an LSTM that nobody has pretrained, the LSTM of the first table, and the same after it has read the task's texts for
-`--task-budget` (ULMFiT's second step, Howard & Ruder 2018), each fine-tuned for `--epochs`. The baseline is the best of those
+SST-2: an LSTM that nobody has pretrained, the LSTM of the first table, the same after it has read the task's texts for
+`--task-budget` (ULMFiT's second step, Howard & Ruder 2018), and the GPT of the first table, each fine-tuned for `--epochs`. The baseline is the best of those
 that `bertworks finetune` tells.
 
 Every row is a command of ours, and its directory stays in benchmarks/.cache/language_models: what is finished is not repeated,
@@ -37,6 +37,7 @@ CLASSIFIERS = {
     "scratch": "BiLSTM, nothing pretrained",
     "pretrained": "the LSTM above",
     "ulmfit": "the LSTM above, after the task's texts",
+    "gpt": "the GPT above",
 }
 
 
@@ -113,9 +114,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         say(f"{name}: {models[name]}")
     texts = texts_of_the_task(options.data, places["lstm"])
     adapted, step = pretrained("ulmfit", texts, options.task_budget, options.threads, start=places["lstm"])
-    starts = {"scratch": "bilstm", "pretrained": str(places["lstm"]), "ulmfit": str(adapted)}
+    starts = {"scratch": "bilstm", "pretrained": str(places["lstm"]), "ulmfit": str(adapted), "gpt": str(places["gpt"])}
     classifiers = {name: classifier(name, model, options) for name, model in starts.items()}
-    before = {"scratch": 0.0, "pretrained": models["lstm"]["seconds"]}
+    before = {"scratch": 0.0, "pretrained": models["lstm"]["seconds"], "gpt": models["gpt"]["seconds"]}
     before["ulmfit"] = before["pretrained"] + step["seconds"]
     for name, found in classifiers.items():
         found["pretraining_seconds"] = before[name]

@@ -84,7 +84,7 @@ def test_language_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "| LSTM | lstm 1x16 |" in page
     assert "24 sentences, 1 epochs" in page
     report: dict[str, Any] = json.loads(output.read_text())
-    assert list(report["classifiers"]) == ["scratch", "pretrained", "ulmfit"]
+    assert list(report["classifiers"]) == ["scratch", "pretrained", "ulmfit", "gpt"]
     assert all(len(each["accuracy"]) == 1 for each in report["classifiers"].values())
     seconds = [each["pretraining_seconds"] for each in report["classifiers"].values()]
     assert seconds[0] == 0 < seconds[1] < seconds[2]
