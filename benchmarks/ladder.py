@@ -143,7 +143,14 @@ def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     told = {source: budget(sources[source]) for source in row.needs}
     processor = describe_machine(options.threads, [])["processor"]
     row_key = key(name, options)
-    return {"row": name, "key": row_key, "settings": list(options.set), "processor": processor, "sources": told, **result}
+    return {
+        "row": name,
+        "key": row_key,
+        "settings": list(options.set),
+        "processor": processor,
+        "sources": told,
+        **result,
+    }
 
 
 def key(name: str, options: argparse.Namespace) -> str:

@@ -6,8 +6,8 @@ Perplexity: a simple RNN, an LSTM, a GRU and a GPT are pretrained for `--budget`
 held-out text, every token predicted from those before it in its piece of 128. The baseline guesses by frequency.
 
 SST-2: an LSTM that nobody has pretrained, the LSTM of the first table, the same after it has read the task's texts for
-`--task-budget` (ULMFiT's second step, Howard & Ruder 2018), and the GPT of the first table, each fine-tuned for `--epochs`. The baseline is the best of those
-that `bertworks finetune` tells.
+`--task-budget` (ULMFiT's second step, Howard & Ruder 2018), and the GPT of the first table, each fine-tuned for `--epochs`.
+The baseline is the best of those that `bertworks finetune` tells.
 
 Every row is a command of ours, and its directory stays in benchmarks/.cache/language_models: what is finished is not repeated,
 what was stopped goes on, and other settings, budgets or texts are other runs.
