@@ -231,6 +231,17 @@ def test_vectors_that_are_not_the_same_any_more(files: dict[str, Path], tmp_path
         Predictor(output)
 
 
+def test_words_without_labels_are_unknown_words(files: dict[str, Path], tmp_path: Path) -> None:
+    """A row of the table that no tag was ever learnt for would be a random vector; the unknown word's row is learnt."""
+    text = tmp_path / "plain.txt"
+    text.write_text("Xanadu met Xanadu .\nXanadu saw Xanadu .\n")
+    tokenizers = []
+    for name, settings in (("without", ()), ("with", (f"words.unlabelled={text}",))):
+        run(files, tmp_path / name, "train.epochs=1", *settings)
+        tokenizers.append(json.loads((tmp_path / name / "tokenizer.json").read_text())["model"]["vocab"])
+    assert tokenizers[0] == tokenizers[1]
+
+
 def test_text_without_labels_must_be_the_same_when_a_run_goes_on(files: dict[str, Path], tmp_path: Path) -> None:
     text = tmp_path / "plain.txt"
     text.write_text("Bo went to Bonn .\n")

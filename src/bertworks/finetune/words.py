@@ -1,8 +1,8 @@
 """New models over words: `finetune tag --model bilstm`, `bigru` or `birnn` (`bertworks.models.words`), and `classify` where
 word vectors or another setting of [words] are given.
 
-The vocabulary is made from the sentences that are learned from; a word that occurs once is unknown, so that unknown words
-are learned about. The sources of word vectors are opened, and scaled to one size by what they say of some training
+The vocabulary is made from the sentences that have labels; a word that occurs once is unknown, so that unknown words are
+learned about. The sources of word vectors are opened, and scaled to one size by what they say of some training
 sentences. Text without labels, for cross-view training, is cut into sentences and words.
 """
 
@@ -111,7 +111,7 @@ def make_model(
             f"partial; the vectors of {there} do: leave out one of the two"
         )
     unlabelled = list(itertools.islice(read_unlabelled(section.unlabelled), section.unlabelled_sentences))
-    tokenizer = make_vocabulary([*sentences, *(example.words for example in unlabelled)], section.min_count)
+    tokenizer = make_vocabulary(sentences, section.min_count)
     body = WordStackConfig(
         embeddings=WordEmbeddingConfig(
             vocab_size=tokenizer.vocab_size,
