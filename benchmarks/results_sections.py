@@ -235,7 +235,10 @@ def ladder_section(page: Page) -> list[str]:
         return [*embedded(ladder.render(report)), plot]
 
     def tell_vectors(report: Report) -> list[str]:
-        return ["Word vectors by themselves, on the usual sets:\n", vectors.score_table(report["scores"]) + "\n"]
+        return [
+            "Word vectors by themselves, on the usual sets:\n",
+            *(f"{note}\n" for note in vectors.score_notes(report)),
+        ]
 
     return [
         *page.part("ladder", tell),

@@ -81,8 +81,10 @@ def made_up() -> dict[str, dict[str, Any]]:
     speeds = ("embed", "tokenize", "train_tokenizer", "pretrain", "vectors", "decode")
     files = {name: of(name, title=f"{name} title", workloads={"w": workload(f"{name} work")}) for name in speeds}
     files["embed"]["startup"] = {"baseline": "peer", "engines": {"bertworks": {**RATE, "speed_ratio": RATE}}}
-    scores = {"questions-words.txt": 0.3, "wordsim353.tsv": 0.6, "simlex999.txt": 0.2}
+    scores = {"questions-words.txt": [0.3, 0.4], "wordsim353.tsv": [0.6, 0.6], "simlex999.txt": [0.2, 0.3]}
+    scored = {"command": "python -m benchmarks.vectors --only-scores", "machine": MACHINE, "files": 1, "words": 4e6}
     files["vectors"]["scores"] = {"skipgram": {"bertworks": scores}}
+    files["vectors"]["scored"] = {"skipgram": {**scored, "seeds": [0, 1]}}
     accuracy = {kind: {"@1": 0.25, "@5": 0.5} for kind in ("fact", "grammar", "idiom", "agreement", "all")}
     files["cloze"] = of(
         "cloze",
@@ -170,6 +172,8 @@ def test_every_file_is_rendered_with_its_command(tmp_path: Path) -> None:
     assert "| first layer (embeddings) | 90.0 | 90.0 | 91.0 |" in page
     assert "): accuracy 0.800 ± 0.020 over 2 folds of the training rows." in page
     assert "| embed work | bertworks | 3.0 (1.5–4.5) texts/s | 1.50 | 50% | 100 |" in page
+    assert "| skipgram, bertworks | 35.0% (30.0%–40.0%) |  |  | 0.600 (0.600–0.600) | 0.250 (0.200–0.300) |" in page
+    assert "2 seeds: their mean, the smallest and the largest. By `python -m benchmarks.vectors --only-scores`" in page
     assert "| human | 82.3 | 91.2 |" in page
     assert page.count("### Requests") == 1
     assert "## Other measurements" in page
