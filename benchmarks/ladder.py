@@ -232,10 +232,10 @@ def _processors(report: dict[str, Any]) -> str:
     """Which rows were made on which processor, where there were several."""
     rows: dict[str, list[str]] = {}
     for name, row in report["rows"].items():
-        rows.setdefault(row.get("processor", report["machine"]["processor"]), []).append(name)
+        rows.setdefault(row.get("processor", report["machine"]["processor"]), []).append(ROWS[name].title)
     if len(rows) < 2:
         return next(iter(rows), str(report["machine"]["processor"]))
-    return " or ".join(f"{processor} ({', '.join(names)})" for processor, names in rows.items())
+    return " or ".join(f"{processor} ({'; '.join(titles)})" for processor, titles in rows.items())
 
 
 def _told_models(models: dict[str, str]) -> str:
@@ -324,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = json.loads(options.output.read_text(encoding="utf-8"))
         report["prepared"] = before.get("prepared", {}) | report["prepared"]
         report["rows"] = {
-            name: row
+            name: {"processor": before["machine"]["processor"], **row}
             for name, row in before["rows"].items()
             if missing_of(name, options) or row.get("key") == key(name, options)
         }

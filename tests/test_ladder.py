@@ -56,6 +56,13 @@ def test_rows_are_trained_once(
     monkeypatch.setattr(ladder, "run_row", run_row)
     ladder.main([*arguments, "--only", "crf", "glove"])
     assert again == []
+    report["machine"]["processor"] = "an older one"
+    for row in report["rows"].values():
+        row["processor"] = "an older one"
+    report["rows"]["crf"].pop("processor")  # as files have it that were made before rows had one
+    (tmp_path / "ladder.json").write_text(json.dumps(report))
+    ladder.main([*arguments, "--only", "crf"])
+    assert "of an older one. Every row" in capsys.readouterr().out
     (tmp_path / "vectors.txt").write_text("ann 1 2\nrome 3 5\n")  # other vectors: another row
     content_of.cache_clear()
     ladder.main([*arguments, "--only", "crf", "glove"])

@@ -22,8 +22,9 @@ GRU (Cho et al., 2014)
 In an RNN the gradient passes through W once per step and so vanishes or explodes; the LSTM's cell is a sum, through
 which it passes unhindered while the forget gate is open. `torch` stores each b as the sum of two vectors.
 
-The kernels are those of `torch.nn`. They want rows by time step, the longest sequence first, so a packed batch is
-reordered once before the first layer and once after the last; no step is ever computed for padding.
+The kernels are those of `torch.nn` without gradients and on a GPU; what is trained on a CPU takes the passes of
+`bertworks.nn.through_time`, which are quicker there. Both want rows by time step, the longest sequence first, so a packed
+batch is reordered once before the first layer and once after the last; no step is ever computed for padding.
 
     flat          a0 a1 | b0 b1 b2 | c0                 three sequences, lengths (2, 3, 1)
     time-major    b0 a0 c0 | b1 a1 | b2                 step sizes (3, 2, 1)
@@ -281,8 +282,9 @@ class Recurrent(nn.Module):
     def _needs_steps(self, rows: Tensor, time_major: TimeMajor) -> bool:
         """Whether our own steps are right where the kernel is wrong, or quicker.
 
-        No kernel can clip. And on a CPU PyTorch's gradients of packed steps write the whole batch once for every step, so that
-        their time grows with the square of the length (`bertworks.nn.through_time`); a plain LSTM's only where lengths differ.
+        No kernel can clip, and the gradients of a projection are slow in all of them. On a CPU PyTorch's gradients of packed
+        steps write the whole batch once for every step, so that their time grows with the square of the length
+        (`bertworks.nn.through_time`); a plain LSTM's only where lengths differ.
         """
         if self.direction_size != self.hidden_size or self.cell_clip is not None:
             return True

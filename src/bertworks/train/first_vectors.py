@@ -64,7 +64,7 @@ class FirstVectors:
 
 
 def token_table(model: Model) -> torch.Tensor:
-    """(V, H); an error for a model that has none."""
+    """(V, E); an error for a model that has none."""
     if not isinstance(model.config.body, (TransformerConfig, RecurrentConfig)):
         raise UsageError(
             "model.first_vectors = skipgram is for models with a table of token vectors, and the model is "
