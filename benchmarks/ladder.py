@@ -109,6 +109,7 @@ def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Train a row, or what is left of it."""
     import torch
 
+    from bertworks import hub
     from bertworks.finetune.events import Begun, Finished
     from bertworks.finetune.run import FinetuneOptions, finetune
 
@@ -130,11 +131,13 @@ def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for event in finetune(wanted):
         if isinstance(event, Begun):
-            result |= {"parameters": event.parameters, "steps": event.steps}
             say(f"{name}: {event.title or 'seed 0'}, {event.steps:,} steps")
         elif isinstance(event, Finished):
             metrics = json.loads((event.directory / "metrics.json").read_text(encoding="utf-8"))
+            model = hub.load(event.directory).model
             result |= {
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                "steps": metrics["runs"][0]["steps"],
                 "f1": [run["metrics"]["f1"] for run in metrics["runs"]],
                 "accuracy": [run["metrics"]["accuracy"] for run in metrics["runs"]],
                 "seconds": [run["seconds"] for run in metrics["runs"]],
@@ -249,7 +252,7 @@ def _told_models(models: dict[str, str]) -> str:
 def _told(source: dict[str, Any]) -> str:
     parts = [str(source["name"])]
     if "tokens" in source:
-        parts.append(f"{source['tokens'] / 1e6:.0f} M tokens")
+        parts.append(f"{source['tokens'] / 1e6:.2g} M tokens")
     if "seconds" in source:
         parts.append(f"{source['seconds'] / 60:.0f} minutes")
     return ", ".join(parts)

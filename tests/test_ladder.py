@@ -47,6 +47,10 @@ def test_rows_are_trained_once(
     assert len(row["f1"]) == len(row["seconds"]) == 2
     assert row["sources"] == {"glove": {"name": "vectors.txt"}}
 
+    (tmp_path / "ladder.json").unlink()  # the runs are still there, and finished
+    ladder.main([*arguments, "--only", "crf", "glove"])
+    assert json.loads((tmp_path / "ladder.json").read_text())["rows"] == report["rows"]
+
     again: list[str] = []
 
     def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
