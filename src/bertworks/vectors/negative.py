@@ -23,6 +23,9 @@ from bertworks.vectors.options import TrainingOptions
 from bertworks.vectors.reading import Encoded
 from bertworks.vectors.sampling import Portion
 
+FIRST_LENGTH = 0.2
+"""Of new vectors. From 0.46, as elsewhere, more analogies are found and a little less of SimLex-999; gensim has 0.06."""
+
 
 class Step(NamedTuple):
     """A portion of the work is done."""
@@ -43,7 +46,7 @@ Learning = Generator[Step, None, tuple[Floats, Floats | None]]
 def learn(corpus: Encoded, options: TrainingOptions) -> Learning:
     """Train skip-gram or CBOW."""
     kernel = train_skip_gram if options.algorithm == "skipgram" else train_cbow
-    inputs = sampling.first_vectors(len(corpus.words), options)
+    inputs = sampling.first_vectors(len(corpus.words), options, length=FIRST_LENGTH)
     outputs = np.zeros_like(inputs)
     for epoch in range(epochs_of(options)):
         yield from epoch_steps(kernel, corpus, options, epoch, (inputs, outputs))

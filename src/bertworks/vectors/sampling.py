@@ -25,7 +25,7 @@ from bertworks.vectors.options import TrainingOptions
 POWER = 0.75
 PORTION_WORDS = 20_000  # some hundredths of a second
 PORTIONS = 100  # of an epoch at least, so that the learning rate falls smoothly on a short text too
-FIRST_LENGTH = 0.2  # 0.46 finds more analogies, and a little less of SimLex-999; gensim begins with 0.06
+FIRST_LENGTH = 0.46
 LOWEST_RATE = 1e-4  # of the first one
 WHOLE = 2**32  # a probability of 1, in the kernels' whole numbers
 
@@ -98,15 +98,15 @@ def padded(dim: int) -> int:
     return -(-dim // LANE) * LANE
 
 
-def first_vectors(words: int, options: TrainingOptions, stream: int = 0) -> Floats:
-    """(V, P): random numbers such that a vector's length is about `FIRST_LENGTH`, 0 in the padding.
+def first_vectors(words: int, options: TrainingOptions, stream: int = 0, *, length: float = FIRST_LENGTH) -> Floats:
+    """(V, P): random numbers such that a vector's length is about `length`, 0 in the padding.
 
     The original program starts some twenty times smaller, at a point where there is hardly a gradient; from here the
     same epochs lead further (on 4 million words, 15.3 % of Google's analogies against 14.1 % from half-way between).
     """
     matrix = np.zeros((words, padded(options.dim)), np.float32)
     random = np.random.default_rng([options.seed, stream])
-    most = np.float32(FIRST_LENGTH * math.sqrt(3 / options.dim))  # of numbers spread evenly from -most to most
+    most = np.float32(length * math.sqrt(3 / options.dim))  # of numbers spread evenly from -most to most
     matrix[:, : options.dim] = (2 * random.random((words, options.dim), np.float32) - 1) * most
     return matrix
 
