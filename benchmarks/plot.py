@@ -13,7 +13,9 @@ from html import escape
 
 WIDTH = 720
 NAMES, NUMBERS = 270, 100
-"""Room for the names of the bars on the left and their numbers on the right."""
+"""Room for the names of the bars on the left, at least, and their numbers on the right."""
+LETTER = 7.0
+"""How wide a letter is, about: names that are longer get more room, and the bars less."""
 ROW, TOP, BOTTOM = 24, 38, 12
 LINE_HEIGHT, LEFT, RIGHT, FOOT = 320, 64, 150, 44
 KINDS = ("ours", "peer", "published", "limit")
@@ -45,18 +47,19 @@ class Bar:
 def bars(title: str, rows: Sequence[Bar], form: str = ".1f") -> str:
     """Horizontal bars from 0."""
     top = max((max(row.value, row.high or row.value) for row in rows), default=0.0) or 1.0
-    room = WIDTH - NAMES - NUMBERS
+    left = max(NAMES, 16 + LETTER * max((len(row.name) for row in rows), default=0))
+    room = WIDTH - left - NUMBERS
 
     def x(value: float) -> float:
-        return NAMES + room * max(value, 0.0) / top
+        return left + room * max(value, 0.0) / top
 
     parts = []
     for number, row in enumerate(rows):
         assert row.kind in KINDS, row.kind
         y = TOP + ROW * number
-        parts.append(f'<text x="{NAMES - 8}" y="{y + 15}" text-anchor="end">{escape(row.name)}</text>')
-        length = x(row.value) - NAMES
-        parts.append(f'<rect class="{row.kind}" x="{NAMES}" y="{y + 3}" width="{length:.1f}" height="{ROW - 7}"/>')
+        parts.append(f'<text x="{left - 8:g}" y="{y + 15}" text-anchor="end">{escape(row.name)}</text>')
+        length = x(row.value) - left
+        parts.append(f'<rect class="{row.kind}" x="{left:g}" y="{y + 3}" width="{length:.1f}" height="{ROW - 7}"/>')
         end = x(row.value)
         if row.low is not None and row.high is not None and row.high > row.low:
             middle = y + ROW / 2 - 0.5

@@ -253,6 +253,13 @@ def test_bars_by_hand() -> None:
     assert [text.text for text in root.findall("{*}text")] == ["A & B", "one", "50.0", "two", "30.0"]
 
 
+def test_long_names_have_room() -> None:
+    svg = plot.bars("t", [plot.Bar("n" * 60, 1.0)])
+    start = float(svg.split('<rect class="peer" x="')[1].split('"')[0])
+    assert start > 60 * plot.LETTER
+    assert start + plot.NUMBERS < plot.WIDTH
+
+
 def test_lines_by_hand() -> None:
     svg = plot.lines("t", {"s": [(1.0, 0.0), (100.0, 10.0), (10.0, 5.0)]}, across="x", up="y")
     (line,) = ElementTree.fromstring(svg).findall("{*}polyline")
