@@ -182,7 +182,7 @@ def budget(source: str) -> dict[str, Any]:
     metrics = Path(source) / "metrics.json"
     if metrics.exists():
         content = json.loads(metrics.read_text(encoding="utf-8"))
-        result |= {name: content[name] for name in ("seconds", "steps", "tokens", "data") if name in content}
+        result |= {name: content[name] for name in ("seconds", "steps", "tokens") if name in content}
     return result
 
 
