@@ -69,6 +69,7 @@ SOURCES = {
 CRF, GLOVE = "task.crf=true", "words.vectors={glove}"
 SHORT = {"words": ("train.epochs=5", "train.batch_size=32"), "pretrained": ("train.epochs=1",)}
 """How long a row is trained: a new tagger, and a model that is fine-tuned."""
+VIEWS = ("words.unlabelled={unlabelled}", "words.unlabelled_batch_size=12")
 FEW = ("data.max_examples=1000", "train.epochs=20")
 """Where labels are scarce, which is what cross-view training is for."""
 ROWS = {
@@ -91,14 +92,11 @@ ROWS = {
     ),
     "cvt": Row(
         "CVT: + text without tags",
-        settings=(CRF, GLOVE, "words.unlabelled={unlabelled}", "words.unlabelled_batch_size=12"),
+        settings=(CRF, GLOVE, *VIEWS),
         reported="92.61",
     ),
     "few": Row("BiLSTM-CRF + GloVe, 1,000 sentences with tags, 20 epochs", settings=(CRF, GLOVE, *FEW)),
-    "few-cvt": Row(
-        "CVT: the same, + text without tags",
-        settings=(CRF, GLOVE, *FEW, "words.unlabelled={unlabelled}", "words.unlabelled_batch_size=12"),
-    ),
+    "few-cvt": Row("CVT: the same, + text without tags", settings=(CRF, GLOVE, *FEW, *VIEWS)),
     "features": Row("frozen MiniLM: + its layers, mixed", settings=(CRF, "words.vectors=minilm")),
     "gpt": Row("our GPT, fine-tuned", model="{gpt}", settings=()),
     "minilm": Row("MiniLM, fine-tuned", model="minilm", settings=(), reported="92.4 (BERT base), 92.8 (large)"),
@@ -144,13 +142,11 @@ def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
                 "baseline": max(figures["f1"] for figures in metrics["baseline"].values()),
             }
     told = {source: budget(sources[source]) for source in row.needs}
-    processor = describe_machine(options.threads, [])["processor"]
-    row_key = key(name, options)
     return {
         "row": name,
-        "key": row_key,
+        "key": key(name, options),
         "settings": list(options.set),
-        "processor": processor,
+        "processor": describe_machine(options.threads, [])["processor"],
         "sources": told,
         **result,
     }
