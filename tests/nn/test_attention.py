@@ -88,6 +88,25 @@ def test_a_sequence_alone_equals_itself_in_a_batch(relative, causal, window, exp
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("window", [None, 2])
+def test_narrow_numbers_go_both_ways_alike(window, monkeypatch):
+    """In bf16 the explicit way is taken for longer keys; context and gradient are those of the fused one."""
+    block, layout = module(), Layout([5, 9, 9])
+    plan = make_plan(layout, layout, window=window)
+    x = torch.randn(layout.total, 12)
+    found = []
+    for below in (0, 1000):
+        monkeypatch.setattr(attention, "EXPLICIT_BELOW_NARROW", below)
+        given = x.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            out = block(given, plan)
+        out.float().square().sum().backward()
+        assert out.dtype == torch.bfloat16 and given.grad is not None
+        found.append((out.float(), given.grad))
+    for one, other in zip(*found, strict=True):
+        assert (one - other).norm() < 0.03 * one.norm()  # 8 bits of mantissa, rounded at other places
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=5), st.data())
 def test_no_gradient_between_packed_sequences(lengths, data):

@@ -253,7 +253,6 @@ def test_gradient_checkpointing_changes_no_result():
 
 
 def test_bf16():
-    pytest.importorskip("accelerate")
     plain, narrow = make_model(), make_model()
     one = run(plain, steps=3)
     two = run(narrow, dataclasses.replace(CONFIG, precision="bf16"), steps=3, parallel=Parallel(precision="bf16"))
@@ -265,7 +264,7 @@ def test_bf16():
 def test_one_process_on_the_cpu_needs_no_accelerate():
     code = (
         "import sys, bertworks.train.loop\nfrom bertworks.train.parallel import Parallel\nParallel()\n"
-        "sys.exit('accelerate' in sys.modules)"
+        "Parallel(precision='bf16')\nsys.exit('accelerate' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     with pytest.raises(BertworksError, match="fp16 needs a GPU"):

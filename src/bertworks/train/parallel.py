@@ -1,6 +1,6 @@
 """One process or many, one device or another, behind one small object, on `accelerate` and PyTorch's own FSDP.
 
-    python …                               one process on the CPU in fp32: `accelerate` is not even imported
+    python …                               one process on the CPU, in fp32 or bf16: `accelerate` is not even imported
     torchrun --nproc-per-node 2 …          one process per device (`accelerate launch` is the same)
 
 With several processes each holds a copy of the model and they add up their gradients (DDP), or, `sharded`, each holds a
@@ -43,7 +43,7 @@ class Parallel:
             raise UsageError("precision fp16 needs a GPU; on the CPU, use fp32 or bf16")
         if precision == "fp16" and self.sharded:
             raise UsageError("precision fp16 cannot be sharded here; use bf16")
-        if self.world > 1 or self.device.type != "cpu" or precision != "fp32":
+        if self.world > 1 or self.device.type != "cpu":
             if self.device.type == "cuda" and self.device.index is not None and self.world == 1:
                 torch.cuda.set_device(self.device)  # accelerate takes the current one
             self.accelerator = _accelerator(self.device, precision)
@@ -91,8 +91,12 @@ class Parallel:
     # In a step.
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Inside, a sharded module computes in the configured precision; any other does so by itself."""
-        if not self.sharded or self.precision == "fp32":
+        """Inside, the module computes in the configured precision; one that `accelerate` has prepared does so by itself."""
+        if self.precision == "fp32":
+            return contextlib.nullcontext()
+        if self.accelerator is None:
+            return torch.autocast(self.device.type, torch.bfloat16)
+        if not self.sharded:
             return contextlib.nullcontext()
         context: contextlib.AbstractContextManager[Any] = self.accelerator.autocast()
         return context
@@ -203,7 +207,7 @@ def _accelerator(device: torch.device, precision: Precision) -> Any:
         import accelerate
     except ImportError as error:
         raise UsageError(
-            "several processes, a GPU or another precision than fp32 need the package accelerate; "
+            "several processes and a GPU need the package accelerate; "
             "install it with: pip install 'bertworks[train]'"
         ) from error
     return accelerate.Accelerator(
