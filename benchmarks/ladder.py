@@ -51,7 +51,7 @@ class Row:
     @property
     def length(self) -> tuple[str, ...]:
         """The settings of how long it is trained."""
-        return SHORT["words" if self.model in ("birnn", "bilstm", "bigru") else "pretrained"]
+        return SHORT["words" if self.model in ("birnn", "bilstm", "bigru") else "ours" if self.needs else "pretrained"]
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -67,8 +67,12 @@ SOURCES = {
     "unlabelled": "text without tags",
 }
 CRF, GLOVE = "task.crf=true", "words.vectors={glove}"
-SHORT = {"words": ("train.epochs=5", "train.batch_size=32"), "pretrained": ("train.epochs=1",)}
-"""How long a row is trained: a new tagger, and a model that is fine-tuned."""
+SHORT = {
+    "words": ("train.epochs=5", "train.batch_size=32"),
+    "ours": ("train.epochs=5",),
+    "pretrained": ("train.epochs=1",),
+}
+"""How long a row is trained: a new tagger, a model of ours that has read little, and one that has read much."""
 VIEWS = ("words.unlabelled={unlabelled}", "words.unlabelled_batch_size=12")
 FEW = ("data.max_examples=1000", "train.epochs=20")
 """Where labels are scarce, which is what cross-view training is for."""

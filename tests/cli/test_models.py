@@ -4,8 +4,10 @@ import json
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
+import bertworks
 from bertworks.cli.main import main
 
 
@@ -46,6 +48,24 @@ def test_convert_round_trip(run, minilm_directory, tmp_path):
     assert "exists already; choose another name or add --overwrite" in err
     assert run("convert", "minilm", tmp_path / "full", "--overwrite")[0] == 0
     assert (tmp_path / "full" / "modules.json").exists()
+
+
+def test_convert_to_one_byte_a_number(run, weights_minidata, tmp_path):
+    """Small on disk, floats everywhere else: it fills masks as before, and can itself be converted and put into int8."""
+    code, out, _ = run("convert", weights_minidata, tmp_path / "small", "--dtype", "int8", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["bytes"] < 1.1 * told["parameters"]
+    assert not (tmp_path / "small" / "model.safetensors").exists()
+    full, small = bertworks.load(weights_minidata), bertworks.load(tmp_path / "small")
+    assert small.precision == "fp32"
+    ours, theirs = (model.fill("首[MASK]")[0][0] for model in (small, full))
+    assert ours.token == theirs.token
+    assert ours.probability == pytest.approx(theirs.probability, abs=0.05)
+    assert bertworks.load(tmp_path / "small", precision="int8").precision == "int8"
+    assert run("convert", tmp_path / "small", tmp_path / "full")[0] == 0
+    again = bertworks.load(tmp_path / "full").model.state_dict()
+    assert all(torch.equal(again[name], weight) for name, weight in small.model.state_dict().items())
 
 
 def test_convert_old_bin_to_safetensors(run, weights_minidata, tmp_path):

@@ -21,6 +21,7 @@ from bertworks.cli import console
 from bertworks.cli import main as command_line
 from bertworks.cli.common import StoppedError
 from bertworks.cli.training import TrainingProgress
+from bertworks.train import measure
 from bertworks.train import run as runs
 from bertworks.train.log import read_metrics
 from bertworks.train.recipes import load_recipe
@@ -67,6 +68,22 @@ def test_what_it_says(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     code, out, err = run(capsys, "pretrain", corpus, "-o", output, "--resume")
     assert (code, err) == (0, "")
     assert "finished already, after 3 steps" in out
+
+
+@pytest.mark.parametrize("gain", [1.9, 3.04])
+def test_a_processor_that_could_do_more(
+    gain: float, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is told of where it gains much, to a run that begins in fp32."""
+    assert measure.gain_of_bf16() > 0
+    monkeypatch.setattr(measure, "gain_of_bf16", lambda: gain)
+    said = "multiplies bf16 3.0 times as fast as fp32; --set train.precision=bf16"
+    given = ["--steps", 1, "--threads", 1, "--track", "none", *SETTINGS]
+    assert (said in run(capsys, "pretrain", corpus, "-o", tmp_path / "a", *given)[2]) == (gain > 2)
+    narrow = ["--set", "train.precision=bf16"]
+    code, _, err = run(capsys, "pretrain", corpus, "-o", tmp_path / "b", *given, *narrow)
+    assert code == 0
+    assert "bf16" not in err
 
 
 def test_json_and_quiet(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,8 @@ def test_narrow_numbers_go_both_ways_alike(window, monkeypatch):
         with torch.autocast("cpu", torch.bfloat16):
             out = block(given, plan)
         out.float().square().sum().backward()
-        assert out.dtype == torch.bfloat16 and given.grad is not None
+        assert out.dtype == torch.bfloat16
+        assert given.grad is not None
         found.append((out.float(), given.grad))
     for one, other in zip(*found, strict=True):
         assert (one - other).norm() < 0.03 * one.norm()  # 8 bits of mantissa, rounded at other places

@@ -15,6 +15,9 @@ from bertworks.cli.training import TrainingProgress, short, speaks, trackers
 if TYPE_CHECKING:
     from bertworks.train.run import Finished, Planned, RunOptions
 
+WORTH_TELLING = 2.0
+"""Where bf16 multiplies so many times as fast, a run in fp32 is told of it."""
+
 
 def begin(
     command: Literal["pretrain", "distill"],
@@ -61,6 +64,8 @@ def follow(options: RunOptions, *, json: bool, quiet: bool) -> None:
     def other(event: Any, progress: TrainingProgress) -> None:
         if isinstance(event, run.Planned):
             _tell_plan(event, quiet=silent)
+            if event.plan.tokens_per_second is not None and not silent and options.device == "cpu":
+                _tell_of_bf16(event.recipe.train.precision)
             progress.begin(event.plan)
         elif isinstance(event, run.Finished):
             results.append(event)
@@ -128,3 +133,14 @@ def _tell_plan(event: Planned, *, quiet: bool) -> None:
     if event.teacher:
         print_result(f"teacher    {in_words(event.teacher)} on held-out text")
     training.tell_end(plan)
+
+
+def _tell_of_bf16(precision: str) -> None:
+    """To a new run in fp32, on a processor that could do more."""
+    from bertworks.train.measure import gain_of_bf16
+
+    if precision == "fp32" and (gain := gain_of_bf16()) > WORTH_TELLING:
+        print_note(
+            f"this processor multiplies bf16 {gain:.1f} times as fast as fp32; --set train.precision=bf16 uses it, and "
+            "keeps the weights in fp32"
+        )

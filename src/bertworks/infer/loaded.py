@@ -373,14 +373,16 @@ def load(
 
 def _to_precision(model: Model, directory: Path, precision: str | None, device: str) -> str:
     """Put the model into the precision that is asked for, or that its directory was made for."""
-    kept = directory / INT8_SAFETENSORS
-    if (precision or ("int8" if kept.exists() else "fp32")) == "fp32":
+    if precision == "fp32" or (precision is None and not (directory / INT8_SAFETENSORS).exists()):
+        return "fp32"
+    from bertworks.infer.quantize import float_layers_of, quantize
+
+    float_layers = float_layers_of(directory)
+    if precision is None and float_layers is None:
         return "fp32"
     if usable_device(device).type != "cpu":
         raise UsageError(f"int8 is for the CPU, not for {device!r}; use fp32 there")
-    from bertworks.infer.quantize import float_layers_of, quantize
-
-    quantize(model, float_layers=float_layers_of(directory) or ())
+    quantize(model, float_layers=float_layers or ())
     return "int8"
 
 

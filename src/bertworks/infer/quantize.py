@@ -3,6 +3,7 @@
     quantize(model)                      in place; every linear layer of the stack in int8 (`quantize_layers`)
     Switch(model)                        the same, layer by layer and back again, to measure what each one costs
     save_int8 / float_layers_of          one byte per weight on disk
+    store_int8                           the same on disk, for a model that goes on computing in fp32
 
 An int8 directory has the weights in `int8.safetensors`, not in `model.safetensors`: other programs would take the integers
 for the weights themselves and compute nonsense. `config.json` and the tokenizer are as always. The token table is stored in
@@ -33,6 +34,8 @@ from bertworks.text.tokenizer import Tokenizer
 
 ENTRY = "int8"
 """Where `bertworks.json` says what was measured and which layers stayed in fp32."""
+STORED = "stored_only"
+"""In that entry: the integers save room, and nothing is computed with them."""
 TABLE = "body.embeddings.tokens.weight"
 TABLE_LIMIT = 127
 
@@ -117,17 +120,36 @@ def save_int8(
             tensors[f"{name}.bias"] = part.bias
         elif isinstance(part, nn.Linear) and name.startswith("body."):
             float_layers.append(name)
-    path = Path(directory)
-    hub.save(model, tokenizer, path, settings=settings, tensors=tensors)
-    others = read_object(path / FILE) if (path / FILE).exists() else {}
-    write_json(path / FILE, {**others, ENTRY: {**(notes or {}), "float_layers": float_layers}})
+    hub.save(model, tokenizer, directory, settings=settings, tensors=tensors)
+    _say(Path(directory), {**(notes or {}), "float_layers": float_layers})
+
+
+def store_int8(
+    model: Model, tokenizer: Tokenizer, directory: str | Path, *, settings: SentenceSettings | None = None
+) -> None:
+    """Write a model whose matrices take one byte a number (8 bits, a scale for each row) and are read as floats."""
+    tensors: dict[str, Tensor | Integers] = {
+        name: _integers(parameter) if parameter.dim() == 2 else parameter.detach()
+        for name, parameter in model.named_parameters()
+    }
+    hub.save(model, tokenizer, directory, settings=settings, tensors=tensors)
+    _say(Path(directory), {STORED: True})
+
+
+def _say(directory: Path, entry: Mapping[str, Any]) -> None:
+    """Write what `bertworks.json` says of the integers."""
+    path = directory / FILE
+    others = read_object(path) if path.exists() else {}
+    write_json(path, {**others, ENTRY: dict(entry)})
 
 
 def float_layers_of(directory: Path) -> list[str] | None:
-    """Which layers an int8 directory keeps in fp32; None where the directory is not one."""
+    """Which layers a directory that is made for int8 keeps in fp32; None where the directory is not one."""
     if not (directory / INT8_SAFETENSORS).exists():
         return None
     found = read_object(directory / FILE).get(ENTRY) if (directory / FILE).exists() else None
+    if isinstance(found, dict) and found.get(STORED) is True:
+        return None
     names = found.get("float_layers") if isinstance(found, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise CheckpointError(

@@ -207,8 +207,7 @@ def _accelerator(device: torch.device, precision: Precision) -> Any:
         import accelerate
     except ImportError as error:
         raise UsageError(
-            "several processes and a GPU need the package accelerate; "
-            "install it with: pip install 'bertworks[train]'"
+            "several processes and a GPU need the package accelerate; install it with: pip install 'bertworks[train]'"
         ) from error
     return accelerate.Accelerator(
         cpu=device.type == "cpu",
