@@ -279,6 +279,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def commands(report: dict[str, Any]) -> str:
+    """What made the rows, each call once."""
+    return "; ".join(dict.fromkeys(row["command"] for row in report["rows"].values())) or str(report["command"])
+
+
 def packaged_glove(cache: Path) -> Path | None:
     """The GloVe vectors of an installed package as a directory of ours; None where it is not installed."""
     place = cache / "glove-6b-50d"
@@ -304,9 +309,10 @@ def packaged_glove(cache: Path) -> Path | None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
+    command = command_line("ladder", arguments)
     report: dict[str, Any] = {
         "benchmark": "ladder",
-        "command": command_line("ladder", arguments),
+        "command": command,
         "machine": describe_machine(options.threads, ["bertworks", "torch"]),
         "seeds": options.seeds,
         "prepared": {},
@@ -327,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = json.loads(options.output.read_text(encoding="utf-8"))
         report["prepared"] = before.get("prepared", {}) | report["prepared"]
         report["rows"] = {
-            name: {"processor": before["machine"]["processor"], **row}
+            name: {"processor": before["machine"]["processor"], "command": before["command"], **row}
             for name, row in before["rows"].items()
             if missing_of(name, options) or row.get("key") == key(name, options)
         }
@@ -339,8 +345,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         result = run_row(name, options)
         say(f"{name}: F1 {spread([100 * value for value in result['f1']], '.2f')}")
-        report["rows"][name] = result
+        report["rows"][name] = {**result, "command": command}
+        report["command"] = commands(report)
         write_json(report, options.output)
+    report["command"] = commands(report)
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "ladder.md").write_text(render(report), encoding="utf-8")
     print(render(report))
