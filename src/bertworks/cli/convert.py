@@ -35,6 +35,8 @@ def convert(
     With --dtype int8 each matrix takes one byte a number on disk and is read as floats: small to hand on, nothing
     gained in speed. A model that also computes in int8 comes from `bertworks quantize`.
 
+    SOURCE may be a pretraining that is not over: its last checkpoint is written.
+
     \b
     Examples:
       bertworks convert ./old-bert-with-bin ./bert
@@ -50,8 +52,10 @@ def convert(
 
     from bertworks import hub
     from bertworks.hub.translation import is_translation, load_translation, save_translation
+    from bertworks.train.unfinished import is_unfinished, load_unfinished
 
     directory = hub.resolve(source)
+    step: int | None = None
     module: nn.Module
     if is_translation(directory):
         if dtype == INT8:
@@ -60,7 +64,10 @@ def convert(
         module = translation.model
         save_translation(translation, destination, dtype=getattr(torch, dtype))
     else:
-        loaded = hub.load(directory)
+        if is_unfinished(directory):
+            loaded, step = load_unfinished(directory)
+        else:
+            loaded = hub.load(directory)
         module = loaded.model
         if dtype == INT8:
             from bertworks.infer.quantize import store_int8
@@ -79,7 +86,9 @@ def convert(
                 "family": family,
                 "parameters": parameters,
                 "bytes": size,
+                **({} if step is None else {"step": step}),
             }
         )
         return
-    print_result(f"wrote {destination}: {family}, {parameters:,} parameters, {size / 1e6:.1f} MB")
+    so_far = "" if step is None else f", as of step {step:,}"
+    print_result(f"wrote {destination}: {family}, {parameters:,} parameters, {size / 1e6:.1f} MB{so_far}")
