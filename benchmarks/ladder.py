@@ -349,6 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report["command"] = commands(report)
         write_json(report, options.output)
     report["command"] = commands(report)
+    write_json(report, options.output)
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "ladder.md").write_text(render(report), encoding="utf-8")
     print(render(report))

@@ -9,6 +9,9 @@ from safetensors.torch import load_file
 
 import bertworks
 from bertworks.cli.main import main
+from bertworks.hub.files import read_object
+from bertworks.hub.tensors import read_tensors
+from bertworks.infer.saved import SavedTask, write_task
 
 
 @pytest.fixture
@@ -66,6 +69,32 @@ def test_convert_to_one_byte_a_number(run, weights_minidata, tmp_path):
     assert run("convert", tmp_path / "small", tmp_path / "full")[0] == 0
     again = bertworks.load(tmp_path / "full").model.state_dict()
     assert all(torch.equal(again[name], weight) for name, weight in small.model.state_dict().items())
+
+
+def test_convert_keeps_what_a_model_was_fine_tuned_for(run, weights_minidata, tmp_path):
+    """Temperature, window and task go along; those of a model that is written over do not stay."""
+    task = {"task": "choice", "metric": "accuracy"}
+    assert run("convert", weights_minidata, tmp_path / "tuned")[0] == 0
+    saved = SavedTask(task=task, decision={"temperature": 2.0}, window=99)
+    write_task(tmp_path / "tuned", saved)
+    content = read_object(tmp_path / "tuned" / "bertworks.json")
+    for dtype in ("float16", "int8"):
+        assert run("convert", tmp_path / "tuned", tmp_path / dtype, "--dtype", dtype)[0] == 0
+        assert content.items() <= read_object(tmp_path / dtype / "bertworks.json").items()
+    assert run("convert", weights_minidata, tmp_path / "int8", "--overwrite")[0] == 0
+    assert not (tmp_path / "int8" / "bertworks.json").exists()
+    assert run("convert", tmp_path / "tuned", tmp_path / "tuned", "--overwrite")[0] == 0  # onto itself
+    assert read_object(tmp_path / "tuned" / "bertworks.json") == content
+
+
+def test_convert_leaves_no_weights_that_would_be_read_instead(run, weights_minidata, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(weights_minidata, old)
+    assert (old / "pytorch_model.bin").exists()
+    assert run("convert", old, old, "--dtype", "int8", "--overwrite")[0] == 0
+    assert read_tensors(old).files == (old / "int8.safetensors",)
+    assert run("convert", old, old, "--overwrite")[0] == 0
+    assert read_tensors(old).files == (old / "model.safetensors",)
 
 
 def test_convert_old_bin_to_safetensors(run, weights_minidata, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bertworks.cli.main import main
+from bertworks.data.readers import TextReader
 from bertworks.infer.decode import Greedy, Strategy
 from bertworks.infer.generate import Generation
 from bertworks.infer.translate import Translator
@@ -148,3 +149,40 @@ def test_info_knows_translators(model: Path, capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().out
     assert "marian" in said
     assert "bertworks translate train" in said
+
+
+def test_pictures_are_of_the_first_texts_also_after_a_stop(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "texts.en"
+    texts.write_text("".join(f"The dog sees {number} cats.\n" for number in range(40)))
+    page = tmp_path / "a.json"
+    arguments = ["translate", "run", str(model), str(texts), "-o", str(tmp_path / "out.de"), "--beam", "1"]
+    chunks = TextReader.chunks
+    monkeypatch.setattr(TextReader, "chunks", lambda self, **how: chunks(self, **{**how, "characters": 200}))
+    plain = Translator.translate
+    calls = []
+
+    def stopped(self: Translator, *given: Any, **options: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(self, *given, **options)
+
+    monkeypatch.setattr(Translator, "translate", stopped)
+    assert main(arguments) == 130
+    assert main([*arguments, "--alignment", str(page)]) == 0
+    assert "continuing after" in capsys.readouterr().err
+    rows = json.loads(page.read_text(encoding="utf-8"))
+    assert [row["number"] for row in rows] == list(range(1, len(rows) + 1))
+    assert rows[0]["source"][1:4] == ["The", "dog", "sees"]
+    assert main([*arguments[:-2], "--alignment", str(tmp_path / "absent" / "a.html")]) == 2
+    assert "there is no directory" in capsys.readouterr().err
+
+
+def test_columns_are_for_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("en", "de"):
+        (tmp_path / side).write_text("a b\nc d\n")
+    given = ["--train", str(tmp_path / "en"), str(tmp_path / "de"), "--columns", "2,1", "-o", str(tmp_path / "run")]
+    assert main(["translate", "train", *given]) == 2
+    assert "--columns are those of one file with both languages" in capsys.readouterr().err

@@ -57,6 +57,22 @@ def test_greedy_is_the_most_probable_token_each_time(kind: str) -> None:
     assert subject.translate([TEXT.sources[4]], Greedy())[0].text == TOKENIZER.decode(written).strip()
 
 
+def test_texts_that_cannot_be_aligned_in_one_piece_are_told() -> None:
+    for positions in ("learned", "sinusoidal"):
+        subject = Translator(make_transformer(TOKENIZER, positions=positions), TOKENIZER)
+        assert subject.fits(TEXT.sources[0], TEXT.targets[0])
+        for source, target in ((" ".join(["dog"] * 60), "Hund"), ("dog", " ".join(["Hund"] * 60))):
+            with pytest.raises(UsageError, match="longer than the model reads or writes at once"):
+                subject.align(source, target)
+
+
+def test_a_recurrent_model_reads_as_much_as_it_was_trained_on() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.config["model_max_length"] = 700
+    assert Translator(make_rnn(tokenizer), tokenizer).window == 700
+    assert MAX_LENGTH <= Translator(make_transformer(tokenizer), tokenizer).window < 100
+
+
 def test_empty_texts_stay_empty_and_long_ones_come_in_parts() -> None:
     subject = translator("transformer")
     sentence = "The dog sees the cat."

@@ -123,3 +123,14 @@ def test_figures_beside_a_model_do_not_make_it_another(tmp_path: Path) -> None:
 def test_a_name_that_leads_nowhere(tmp_path: Path) -> None:
     with pytest.raises(BertworksError, match="nowhere"):
         open_source(str(tmp_path / "nowhere"))
+
+
+def test_the_arrays_that_gensim_puts_beside_a_file_count(tmp_path: Path) -> None:
+    path = tmp_path / "words.kv"
+    path.write_bytes(b"the same words")
+    np.save(tmp_path / "words.kv.vectors.npy", np.ones((2, 3), np.float32))
+    before = fingerprint(str(path))
+    np.save(tmp_path / "words.kv2.vectors.npy", np.ones((2, 3), np.float32))  # another file's
+    assert fingerprint(str(path)) == before
+    np.save(tmp_path / "words.kv.vectors.npy", np.full((2, 3), 5, np.float32))
+    assert fingerprint(str(path)) != before

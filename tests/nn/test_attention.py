@@ -90,13 +90,22 @@ def test_a_sequence_alone_equals_itself_in_a_batch(relative, causal, window, exp
 
 @pytest.mark.parametrize("window", [None, 2])
 def test_narrow_numbers_go_both_ways_alike(window, monkeypatch):
-    """In bf16 the explicit way is taken for longer keys; context and gradient are those of the fused one."""
+    """In bf16 the explicit way is taken for longer keys, where the processor is quick at it; context and gradient are those
+    of the fused one."""
+    taken = []
+    for name in ("attend_explicit", "attend_fused"):
+        way = getattr(attention, name)
+        monkeypatch.setattr(
+            attention, name, lambda *a, _way=way, _name=name, **k: (taken.append(_name), _way(*a, **k))[1]
+        )
+    monkeypatch.setattr(attention, "EXPLICIT_BELOW", 0)
     block, layout = module(), Layout([5, 9, 9])
     plan = make_plan(layout, layout, window=window)
     x = torch.randn(layout.total, 12)
     found = []
-    for below in (0, 1000):
-        monkeypatch.setattr(attention, "EXPLICIT_BELOW_NARROW", below)
+    for quick in (False, True):
+        monkeypatch.setattr(attention, "multiplies_bf16", lambda quick=quick: quick)
+        taken.clear()
         given = x.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16):
             out = block(given, plan)
@@ -104,6 +113,7 @@ def test_narrow_numbers_go_both_ways_alike(window, monkeypatch):
         assert out.dtype == torch.bfloat16
         assert given.grad is not None
         found.append((out.float(), given.grad))
+        assert set(taken) == {"attend_explicit" if quick else "attend_fused"}
     for one, other in zip(*found, strict=True):
         assert (one - other).norm() < 0.03 * one.norm()  # 8 bits of mantissa, rounded at other places
 

@@ -159,6 +159,7 @@ def test_lists_are_read_and_checked(tmp_path, shared_data):
     assert list(lists.associations) == ["t"]
     for name, content, message in [
         ("weat", {"t": [["a"]]}, "four lists of words each"),
+        ("professions", [["nurse", 0.5, None]], "item 1 must be a word, or a word and two numbers"),
         ("professions", [["nurse"]], "item 1 must be a word, or a word and two numbers"),
         ("definitional_pairs", [["she"]], "item 1 must be a pair of words, not ['she']"),
         ("definitional_pairs", [], "must be a list"),

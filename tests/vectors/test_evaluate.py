@@ -48,7 +48,15 @@ def test_sets_tell_what_they_are(tmp_path):
     read = read_set(path)
     assert isinstance(read, Analogies)
     assert read.sections == {"capitals": [("Athens", "Greece", "Oslo", "Norway")]}
-    for text in ("# a note\nlove\tsex\t6.77\n", "word1,word2,score\nlove,sex,6.77\n", "love sex 6.77\n"):
+    simlex = "word1\tword2\tPOS\tSimLex999\tconc(w1)\nlove\tsex\tN\t6.77\t2.1\n"  # as published
+    wordsim = "Word 1,Word 2,Human (mean)\nlove,sex,6.77\n"
+    for text in (
+        simlex,
+        wordsim,
+        "# a note\nlove\tsex\t6.77\n",
+        "word1,word2,score\nlove,sex,6.77\n",
+        "love sex 6.77\n",
+    ):
         path.write_text(text)
         read = read_set(path)
         assert isinstance(read, Similarities)

@@ -228,5 +228,10 @@ def test_words_that_a_format_cannot_spell(tmp_path):
         with pytest.raises(OutputError, match="no way to spell the word 'new york'"):
             vectors.save(tmp_path / "out", kind)
         assert not (tmp_path / "out").exists()
+    for word, kinds in {"a\tb": ("word2vec", "glove"), "New 7": ("word2vec", "glove")}.items():
+        for kind in kinds:
+            with pytest.raises(OutputError, match="no way to spell the word"):
+                WordVectors([word, "b"], [[1], [2]]).save(tmp_path / "out", kind)
+    WordVectors(["New York", "7"], [[1], [2]]).save(tmp_path / "out.glove", "glove")  # a number alone is a word
     vectors.save(tmp_path / "out.kv")
     same(vectors, WordVectors.load(tmp_path / "out.kv"))

@@ -81,6 +81,16 @@ def test_phrases_are_joined_by_cohesion(tmp_path):
     assert found == [{"new_york"}, {"new_york_times"}] or found == [{"york_times"}, {"new_york_times"}]
 
 
+def test_a_phrase_that_the_text_has_joined_already(tmp_path):
+    """It is one word, as it would be read back."""
+    texts = ["new york is large", "we saw new york", "and new_york"] * 20
+    corpus = encode(texts, TextOptions(split="spaces", phrases=1, phrase_threshold=0.1, min_count=1), tmp_path)
+    assert len(set(corpus.words)) == len(corpus.words)
+    counts = dict(zip(corpus.words, corpus.counts.tolist(), strict=True))
+    assert counts["new_york"] + counts["and_new_york"] == 60
+    assert "york" not in counts
+
+
 def test_nothing_to_learn_from(tmp_path):
     with pytest.raises(DataError, match="there are no words in the text"):
         encode(["", "…"], TextOptions(), tmp_path)

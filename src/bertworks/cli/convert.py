@@ -50,9 +50,15 @@ def convert(
     import torch
     from torch import nn
 
-    from bertworks import hub
-    from bertworks.hub.translation import is_translation, load_translation, save_translation
     from bertworks.train.unfinished import is_unfinished, load_unfinished
+
+    if is_unfinished(destination):
+        raise OutputError(f"{destination} is a run that is not over, and would be spoilt; choose another name")
+
+    from bertworks import hub
+    from bertworks.hub.tensors import INT8_SAFETENSORS, SAFETENSORS
+    from bertworks.hub.translation import is_translation, load_translation, save_translation
+    from bertworks.infer.saved import carry_task
 
     directory = hub.resolve(source)
     step: int | None = None
@@ -69,6 +75,7 @@ def convert(
         else:
             loaded = hub.load(directory)
         module = loaded.model
+        carry_task(None if step is not None else directory, destination)
         if dtype == INT8:
             from bertworks.infer.quantize import store_int8
 
@@ -77,7 +84,7 @@ def convert(
             hub.save(loaded.model, loaded.tokenizer, destination, settings=loaded.settings, dtype=getattr(torch, dtype))
     family = getattr(module.config, "family", "bertworks")
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    size = sum(file.stat().st_size for file in destination.glob("*.safetensors"))
+    size = (destination / (INT8_SAFETENSORS if dtype == INT8 else SAFETENSORS)).stat().st_size
     if json:
         print_json(
             {

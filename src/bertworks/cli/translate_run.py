@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,6 +140,8 @@ def run(
     for written in (output, alignment):
         if written is not None:
             not_an_input(written, *read)
+    if alignment is not None and not alignment.parent.is_dir():
+        raise OutputError(f"cannot write {alignment}: there is no directory {alignment.parent}")
     if output is not None and output == alignment:
         raise UsageError(f"-o and --alignment are both {output}; give each a name of its own")
     reading: dict[str, Any] = {
@@ -171,7 +174,10 @@ def run(
                 "strategy": repr(strategy),
                 **({} if max_tokens is None else {"max_tokens": max_tokens}),
             }
-            work.to_file(reader, output, settings, restart=restart, json=json, quiet=quiet)
+            resumed = work.to_file(reader, output, settings, restart=restart, json=json, quiet=quiet)
+            if resumed and alignment is not None:  # its first texts were translated by an earlier run
+                with TextReader(file, **reading) as again:
+                    work.align_first(again, output)
     if alignment is not None:
         _write_alignment(alignment, model, work.alignments)
         print_note(f"alignment: {alignment}", quiet=quiet)
@@ -243,8 +249,8 @@ class _Work:
 
     def to_file(
         self, reader: TextReader, output: Path, settings: dict[str, Any], *, restart: bool, json: bool, quiet: bool
-    ) -> None:
-        """Write, chunk by chunk."""
+    ) -> int:
+        """Write, chunk by chunk; returns how many texts an earlier run had written."""
         from bertworks.data.outputs import ResumableOutput
         from bertworks.data.writers import Rows
 
@@ -277,11 +283,22 @@ class _Work:
         if json:
             score = None if bleu is None else self.score
             print_json({"output": str(output), "texts": rows, "seconds": round(seconds, 3), "bleu": score})
-            return
+            return before
         rate = (rows - before) / max(seconds, 1e-9)
         print_result(f"{output}: {rows:,} translations in {duration(seconds)} ({rate:,.0f} texts/s)")
         if bleu is not None:
             print_result(bleu)
+        return before
+
+    def align_first(self, reader: TextReader, output: Path) -> None:
+        """The pictures again, of the first texts of the whole file."""
+        self.alignments = {}
+        sources = chain.from_iterable(reader.chunks(characters=CHUNK_CHARACTERS))
+        for number, (source, text) in enumerate(zip(sources, _written(output), strict=False), start=1):
+            if len(self.alignments) == PICTURES:
+                return
+            if text and self.translator.fits(source, text):
+                self.alignments[number] = self.translator.align(source, text)
 
     def _bleu(self) -> str:
         from bertworks.tasks.metrics.bleu import SIGNATURE, corpus_bleu

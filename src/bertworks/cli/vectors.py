@@ -152,7 +152,10 @@ def train(
     started = time.monotonic()
     reading = {"text_column": text_column, "encoding": encoding, "file_format": file_format, "header": not no_header}
     source = TextFiles(files, **reading)
-    unfinished.mkdir(parents=True, exist_ok=True)
+    try:
+        unfinished.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {output}: {error.strerror or error}") from error
     with StageProgress(quiet=quiet) as progress:
 
         def show(stage: str, share: float | None, detail: str) -> None:
@@ -164,10 +167,12 @@ def train(
             if error.path is None and len(files) == 1:
                 raise DataError(str(error), path=files[0]) from error
             raise
+        except OSError as error:
+            raise OutputError(f"cannot write {unfinished}: {error.strerror or error}; nothing was kept") from error
         except KeyboardInterrupt:
             raise StoppedError("nothing was kept; vectors are learnt in one go") from None
         finally:
-            unfinished.rmdir()
+            shutil.rmtree(unfinished, ignore_errors=True)
             if not any(output.iterdir()):
                 output.rmdir()
     seconds = time.monotonic() - started

@@ -35,7 +35,7 @@ from bertworks.errors import CheckpointError, ConfigError, ModelError, did_you_m
 from bertworks.hub.families import FAMILIES, SEQ2SEQ_FAMILIES
 from bertworks.hub.files import listing, model_directory, read_object, write_json, writing
 from bertworks.hub.rules import Rule
-from bertworks.hub.tensors import INT8_SAFETENSORS, SAFETENSORS, Integers, Tensors, read_tensors
+from bertworks.hub.tensors import INT8_SAFETENSORS, SAFETENSORS, WEIGHT_FILES, Integers, Tensors, read_tensors
 from bertworks.models.config import ModelConfig
 from bertworks.models.model import Model
 from bertworks.models.rnn_seq2seq import RnnEncoderDecoder, RnnSeq2SeqConfig
@@ -287,13 +287,13 @@ def save_model(
         value = ours[rule.ours]
         theirs |= value.write(rule) if isinstance(value, Integers) else rule.write(value.to(device="cpu", dtype=dtype))
     hf["dtype"] = _dtype_name({name: tensor for name, tensor in theirs.items() if tensor.is_floating_point()})
-    names = [SAFETENSORS, INT8_SAFETENSORS]
-    name, other = names[::-1] if any(isinstance(value, Integers) for value in ours.values()) else names
+    name = INT8_SAFETENSORS if any(isinstance(value, Integers) for value in ours.values()) else SAFETENSORS
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         with replacing(path / name) as temporary:
             save_file(theirs, temporary, metadata={"format": "pt"})
-        (path / other).unlink(missing_ok=True)  # a model that was here before
+        for other in {INT8_SAFETENSORS, *WEIGHT_FILES[: WEIGHT_FILES.index(name)]} - {name}:
+            (path / other).unlink(missing_ok=True)  # of a model that was here before, and would be read instead
     if hf["model_type"] in SEQ2SEQ_FAMILIES:
         write_json(path / GENERATION, SEQ2SEQ_FAMILIES[hf["model_type"]].generation(config))
     write_json(path / "config.json", hf)

@@ -32,7 +32,7 @@ from bertworks.infer.embed import (
 from bertworks.infer.few_rows import quicken_few_rows
 from bertworks.infer.fill import Candidate, Cloze, JointCandidate, TargetScore
 from bertworks.infer.layers import LayerChoice, choose_layers
-from bertworks.infer.saved import read_task, write_task
+from bertworks.infer.saved import carry_task
 from bertworks.models.device import usable_device
 from bertworks.models.elmo_config import BiLMConfig
 from bertworks.models.model import Model
@@ -308,15 +308,13 @@ class LoadedModel:
 
     def save(self, directory: str | Path) -> None:
         """Write a Hugging Face directory (a sentence-transformers one where this is an embedding model)."""
+        carry_task(self.directory, directory)
         if self.precision == "int8":
             from bertworks.infer.quantize import save_int8
 
             save_int8(self.model, self.tokenizer, directory, settings=self.settings)
         else:
             hub.save(self.model, self.tokenizer, Path(directory), settings=self.settings)
-        saved = read_task(self.directory) if self.directory is not None else None
-        if saved is not None:
-            write_task(directory, saved)
 
     def _layers(self, layers: str | int) -> LayerChoice:
         return choose_layers(layers, self.model.num_layers)

@@ -17,7 +17,7 @@ from typing import Any
 
 from bertworks import tasks
 from bertworks.errors import BertworksError, CheckpointError
-from bertworks.hub.files import read_object, write_json
+from bertworks.hub.files import read_object, write_json, writing
 
 FILE = "bertworks.json"
 VERSION = 1
@@ -40,6 +40,18 @@ def write_task(directory: str | Path, saved: SavedTask) -> None:
     ours = {"version": VERSION, "task": dict(saved.task), "decision": dict(saved.decision), "window": saved.window}
     ours["columns"] = dict(saved.columns)
     write_json(path, {**others, **ours})
+
+
+def carry_task(source: Path | None, destination: str | Path) -> None:
+    """Say of a directory that is about to be written what `source` says of its task; what it said before was of another
+    model."""
+    saved = read_task(source) if source is not None else None
+    path = Path(destination)
+    with writing(path):
+        (path / FILE).unlink(missing_ok=True)
+        if saved is not None:
+            path.mkdir(parents=True, exist_ok=True)
+            write_task(path, saved)
 
 
 def read_task(directory: str | Path) -> SavedTask | None:

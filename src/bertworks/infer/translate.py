@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bertworks.errors import ModelError
+from bertworks.errors import ModelError, UsageError
 from bertworks.hub.translation import load_translation
 from bertworks.infer.decode import Beam, Hypothesis, Strategy
 from bertworks.infer.decoders import decoder_for, lay_out_for_steps
@@ -86,8 +86,10 @@ class Translator:
         self.device = usable_device(device)
         self.model = model.eval().to(self.device)
         self.source, self.target = source, target or source
-        places = model.config.encoder.max_length if isinstance(model, EncoderDecoder) else LONGEST
-        self.window = min(places, source.model_max_length or places)
+        known = source.model_max_length
+        self.window = known or LONGEST
+        if isinstance(model, EncoderDecoder):
+            self.window = min(model.config.encoder.max_length, known or model.config.encoder.max_length)
         """The longest source that is read at once, special tokens included: what the model was trained on."""
 
     @classmethod
@@ -181,9 +183,22 @@ class Translator:
         """On one line."""
         return self.target.decode(tokens).strip().replace("\n", " ")
 
+    def fits(self, source: str, target: str) -> bool:
+        """Whether the model can read and write these in one piece."""
+        longest = self.model.config.decoder.max_length if isinstance(self.model, EncoderDecoder) else None
+        read, written = (
+            len(tokenizer.encode(text)) for tokenizer, text in ((self.source, source), (self.target, target))
+        )
+        return read <= self.window and (longest is None or written <= longest)
+
     @torch.inference_mode()
     def align(self, source: str, target: str) -> AlignmentMatrix:
         """Where the decoder looks in `source` while it is made to write `target`, word by word."""
+        if not self.fits(source, target):
+            raise UsageError(
+                f"these texts are longer than the model reads or writes at once ({self.window} tokens); align them sentence "
+                "by sentence"
+            )
         read, framed = self.source.encode(source), self.target.encode(target)
         ids = self.model.config.target
         ending = np.flatnonzero(framed.special & np.isin(framed.ids, ids.end))[-1:]

@@ -144,7 +144,8 @@ def fingerprint(name: str) -> str:
             raise DataError(f"no such file{did_you_mean_beside(path)}", path=name)
         path = hub.resolve(name)
     if path.is_file():
-        files = [path]
+        beside = (file for file in path.parent.iterdir() if file.name.startswith(f"{path.name}."))
+        files = [path, *sorted(file for file in beside if file.suffix == ".npy")]  # where gensim puts large arrays
     else:
         kept = (file for file in path.iterdir() if file.suffix in HASHED and file.name not in NOT_HASHED)
         files = sorted(file for file in kept if file.is_file())

@@ -1,8 +1,8 @@
 """The model of a run that is not over: its last checkpoint, opened as `hub.load` would open a finished one.
 
 A long training can so be tried, handed on or gone on with (`--from`) before its last step. Weights that are averaged are
-the averaged ones. ELECTRA's generator and distillation's teacher stay behind, as does the optimiser: the run itself goes on
-from its own checkpoint, and nothing of it is touched here.
+the averaged ones. ELECTRA's generator stays behind, as does the optimiser: the run itself goes on from its own checkpoint,
+and nothing of it is touched here. What the run was begun with (corpus, teacher, a model that it goes on with) must be there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bertworks import hub
-from bertworks.errors import CheckpointError, DataError
+from bertworks.errors import BertworksError, CheckpointError
 from bertworks.train import state
 from bertworks.train.assemble import assemble
 from bertworks.train.directory import CHECKPOINTS, CONFIG_FILE, command_of, is_finished, is_run
@@ -35,12 +35,11 @@ def load_unfinished(directory: Path) -> tuple[hub.Loaded, int]:
         raise CheckpointError(f"{directory} has no checkpoint yet; it gets one with --resume, and when it is stopped")
     try:
         corpus = open_corpus(Path(recipe.run.corpus))
-    except DataError as error:
+        assembly = assemble(recipe, corpus, directory / LEXICON_FILE)
+    except BertworksError as error:
         raise CheckpointError(
-            f"{directory} was begun with the corpus {recipe.run.corpus}, which cannot be opened from here ({error}); "
-            "call this where the run was started"
+            f"{directory} cannot be opened without what it was begun with ({error}); call this where the run was started"
         ) from error
-    assembly = assemble(recipe, corpus, directory / LEXICON_FILE)
     state.load_weights(saved.path, assembly.module)
     model = assembly.model.eval()
     loaded = hub.Loaded(

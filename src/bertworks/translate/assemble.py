@@ -11,6 +11,7 @@ from torch import nn
 
 from bertworks.data.pairs import PairSource, frame_ids
 from bertworks.data.parallel import ParallelText, read_parallel, split_pairs
+from bertworks.errors import UsageError
 from bertworks.infer.translate import longest_target
 from bertworks.models.config import EmbeddingConfig, LayerConfig, PositionConfig, TransformerConfig
 from bertworks.models.rnn_seq2seq import RnnEncoderDecoder, RnnSeq2SeqConfig
@@ -60,6 +61,11 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
         columns = (section.columns[0], section.columns[1]) if section.columns and len(paths) == 1 else None
         return read_parallel(paths, columns=columns, encoding=section.encoding)
 
+    parts = [paths for paths in (run.train, run.dev, run.test) if paths]
+    if section.columns and all(len(paths) > 1 for paths in parts):
+        raise UsageError(
+            "--columns are those of one file with both languages; here each language has a file of its own"
+        )
     whole = read(run.train)
     train, dev = (whole, read(run.dev)) if run.dev else split_pairs(whole, section.dev_fraction, run.seed)
     test = read(run.test) if run.test else None

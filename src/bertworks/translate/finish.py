@@ -108,7 +108,8 @@ def _predictions(judged: Judged) -> str:
 
 def _alignments(translator: Translator, dev: Judged) -> list[Any]:
     """Pictures of two sentences of a size that can be looked at."""
-    rows = list(zip(dev.text.sources, dev.translations, strict=True))
+    pairs = zip(dev.text.sources, dev.translations, strict=True)
+    rows = [(source, each) for source, each in pairs if each.num_parts == 1 and translator.fits(source, each.text)]
     fitting = [(source, each.text) for source, each in rows if 5 <= len(source.split()) <= 14 and each.text]
     chosen = (fitting or [(source, each.text) for source, each in rows if each.text])[:2]
     return [translator.align(source, text) for source, text in chosen]

@@ -77,7 +77,8 @@ def read_set(path: str | Path) -> Analogies | Similarities:
         rows = [(line, text) for line, text in lines if text and not text.startswith("#")]
         if not rows:
             raise DataError("is empty; it should hold analogies or pairs of words", path=path)
-        if rows[0][1].startswith(":") or len(rows[0][1].split()) == 4:
+        first = rows[0][1]
+        if first.startswith(":") or (len(first.split()) == 4 and not set(first) & {"\t", ","}):
             return Analogies(name, _sections(rows, str(path)))
         return Similarities(name, list(_pairs(rows, str(path))))
     finally:
@@ -102,13 +103,20 @@ def _sections(rows: Sequence[tuple[int, str]], path: str) -> dict[str, list[tupl
 
 def _pairs(rows: Sequence[tuple[int, str]], path: str) -> Iterator[tuple[str, str, float]]:
     for number, (line, text) in enumerate(rows):
-        fields = text.split("\t") if "\t" in text else text.replace(",", " ").split()
-        try:
-            yield fields[0], fields[1], float(fields[2])
-        except (IndexError, ValueError):
-            if number == 0 and len(fields) >= 3 and len(rows) > 1:
-                continue  # names of columns
-            raise DataError(f"is not two words and a number ({text!r:.60})", path=path, line=line) from None
+        fields = [field.strip() for field in text.split("\t" if "\t" in text else "," if "," in text else None)]
+        said = next((value for value in map(_number, fields[2:]) if value is not None), None)
+        if said is not None:
+            yield fields[0], fields[1], said
+        elif number or len(fields) < 3 or len(rows) == 1:  # else they are names of columns
+            raise DataError(f"is not two words and a number ({text!r:.60})", path=path, line=line)
+
+
+def _number(field: str) -> float | None:
+    """SimLex-999 has a part of speech between the words and what was said of them."""
+    try:
+        return float(field)
+    except ValueError:
+        return None
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------

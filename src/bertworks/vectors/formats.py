@@ -230,7 +230,9 @@ def _is_number(text: str) -> bool:
 
 
 def _save_text(vectors: WordVectors, path: Path, *, header: bool) -> None:
-    _check_words(vectors.words, " \n" if header else "\n", path)
+    _check_words(vectors.words, " \t\n" if header else "\t\n", path)
+    if not header:  # the numbers begin where the last word ends
+        _check_words([word for word in vectors.words if " " in word and _is_number(word.rpartition(" ")[2])], " ", path)
     with _writing(path) as file:
         if header:
             file.write(f"{len(vectors)} {vectors.dim}\n".encode())

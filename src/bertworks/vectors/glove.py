@@ -155,7 +155,8 @@ def learn(corpus: Encoded, options: TrainingOptions, progress: Progress | None =
         shuffled = [jobs[number] for number in np.random.default_rng([options.seed, 3, epoch]).permutation(len(jobs))]
         for (first, last), loss in in_threads(work, shuffled, spaces):
             words = int(corpus.texts.starts[-1]) * (last - first) // len(pairs.counts)
-            yield Step(epoch, words, loss, last - first)
+            with_itself = int((pairs.first[first:last] == pairs.second[first:last]).sum())
+            yield Step(epoch, words, loss, 2 * (last - first) - with_itself)
         check_finite((model.words, model.contexts), float(rate))
     return (model.words + model.contexts)[:, : options.dim].copy(), None
 

@@ -171,18 +171,24 @@ def _joined(
     slots = 1 << max(4, int(2 * len(pairs)).bit_length())  # at most half full
     keys = np.full(slots, EMPTY, np.int64)
     values = np.zeros(slots, np.int32)
-    _enter(keys, values, pairs, len(words))
-    words += [words[pair >> 32] + PHRASE_MARK + words[pair & 0xFFFFFFFF] for pair in pairs.tolist()]
+    number_of = {word: number for number, word in enumerate(words)}
+    numbers = np.empty(len(pairs), np.int32)
+    for place, pair in enumerate(pairs.tolist()):
+        phrase = words[pair >> 32] + PHRASE_MARK + words[pair & 0xFFFFFFFF]
+        numbers[place] = number_of.setdefault(phrase, len(words))  # the text may have it joined already
+        if numbers[place] == len(words):
+            words.append(phrase)
+    _enter(keys, values, pairs, numbers)
     total, starts = _join(ids, starts, keys, values)
     return ids[:total], starts
 
 
 @compiled
-def _enter(keys: NDArray[np.int64], values: Numbers, pairs: NDArray[np.int64], first: int) -> None:
-    for number in range(len(pairs)):
-        slot = find(keys, pairs[number])
-        keys[slot] = pairs[number]
-        values[slot] = first + number
+def _enter(keys: NDArray[np.int64], values: Numbers, pairs: NDArray[np.int64], numbers: Numbers) -> None:
+    for place in range(len(pairs)):
+        slot = find(keys, pairs[place])
+        keys[slot] = pairs[place]
+        values[slot] = numbers[place]
 
 
 @compiled

@@ -162,7 +162,9 @@ def _read_neutral(path: Path) -> dict[str, float | None]:
     def fits(item: Any) -> bool:
         if isinstance(item, str):
             return True
-        return isinstance(item, list) and len(item) == 3 and isinstance(item[0], str) and not isinstance(item[2], str)
+        if not isinstance(item, list) or len(item) != 3 or not isinstance(item[0], str):
+            return False
+        return isinstance(item[2], int | float) and not isinstance(item[2], bool)
 
     items = _checked(path, fits, "a word, or a word and two numbers (definition, stereotype)")
     # In the published file, numbers above 0 are the side of `he`, which is the second of each pair.
