@@ -14,9 +14,10 @@ from bertworks.data.readers import TextReader
 from bertworks.infer.decode import Greedy, Strategy
 from bertworks.infer.generate import Generation
 from bertworks.infer.translate import Translator
-from tests.translate.small import SMALL, write_pairs
+from tests.translate.small import SHARED, SMALL, SMALL_OF, write_pairs
 
 SETTINGS = [part for setting in SMALL for part in ("--set", setting)]
+RECURRENT = [part for setting in (*SHARED, *SMALL_OF["rnn-attention"]) for part in ("--set", setting)]
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +47,10 @@ def test_train_tells_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[
         "--epochs",
         "0.3",
     ]
-    assert main([*arguments, *SETTINGS, "-o", str(tmp_path / "run"), "--track", "none"]) == 0
+    assert main([*arguments, *RECURRENT, "-o", str(tmp_path / "run"), "--track", "none"]) == 0
     said = capsys.readouterr().out
     assert "data       training: " in said
-    assert "pairs from pairs.tsv" in said
+    assert "pairs from pairs.tsv, from column 2 to column 1, without a header" in said
     assert "GRU with Bahdanau's attention, 2 + 2 layers of width 32" in said
     assert "bleu greedy" in said
     assert main(["translate", "train", "-o", str(tmp_path / "run"), "--resume"]) == 0
@@ -178,6 +179,37 @@ def test_pictures_are_of_the_first_texts_also_after_a_stop(
     assert rows[0]["source"][1:4] == ["The", "dog", "sees"]
     assert main([*arguments[:-2], "--alignment", str(tmp_path / "absent" / "a.html")]) == 2
     assert "there is no directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--set", "model.attention=luong"], "model.attention means nothing to a translator of the kind 'transformer'"),
+        (
+            ["--recipe", "rnn-attention", "--set", "model.positions=rotary"],
+            "it is for 'transformer': --recipe transformer",
+        ),
+        (["--columns", "2,2"], "source and target are both the column '2'"),
+        (
+            ["--columns", "en,fr"],
+            "has no column 'en'; its first line is 'Go.', 'Va !'. Where that is a pair and no header",
+        ),
+    ],
+)
+def test_what_would_be_ignored_or_misread_is_told(
+    given: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("Go.\tVa !\nRun.\tCours !\n", encoding="utf-8")
+    train = ["translate", "train", "--train", str(tmp_path / "pairs.tsv"), "-o", str(tmp_path / "run")]
+    assert main([*train, *given]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("penalty", ["nan", "inf"])
+def test_penalties_are_numbers(penalty: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "texts.en").write_text("A dog.\n")
+    assert main(["translate", "run", str(model), str(tmp_path / "texts.en"), "--length-penalty", penalty]) == 2
+    assert f"length_penalty is {penalty}" in capsys.readouterr().err
 
 
 def test_columns_are_for_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

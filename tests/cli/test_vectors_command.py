@@ -20,8 +20,6 @@ SMALL = [
     1,
     "--learning-rate",
     0.1,
-    "--set",
-    "training.negative=4",
 ]
 
 
@@ -51,7 +49,10 @@ def few(tmp_path):
 @pytest.mark.parametrize("algorithm", ["skipgram", "cbow", "glove", "bernoulli"])
 def test_train_and_look(run, text, tmp_path, algorithm):
     made = tmp_path / "made"
-    code, out, err = run("train", text, "--algorithm", algorithm, *SMALL, "-o", made, "--json", "--quiet")
+    other = "training.max_weight_count=8" if algorithm == "glove" else "training.negative=4"
+    code, out, err = run(
+        "train", text, "--algorithm", algorithm, *SMALL, "--set", other, "-o", made, "--json", "--quiet"
+    )
     assert (code, err) == (0, "")
     facts = json.loads(out)
     assert (facts["words"], facts["dim"], facts["words_read"]) == (27, 12, 6000)
@@ -114,6 +115,22 @@ def test_evaluate(run, few, tmp_path):
     assert "Spearman" in out
 
 
+def test_too_little_text_and_settings_of_other_algorithms(run, tmp_path):
+    (tmp_path / "few.txt").write_text("one two three\n")
+    train = ("train", tmp_path / "few.txt", "--min-count", "1", "--dim", "5", "-o", tmp_path / "v")
+    code, _, err = run(*train)
+    assert code == 2
+    assert "nothing was learnt: training.subsample = 0.001 leaves no two neighbours" in err
+    assert not (tmp_path / "v").exists()
+    assert run(*train, "--set", "training.subsample=0")[0] == 0
+    code, _, err = run(*train, "--overwrite", "--algorithm", "glove", "--set", "training.negative=50")
+    assert code == 2
+    assert "training.negative means nothing to glove; it is for skipgram, cbow, bernoulli" in err
+    code, _, err = run("train", tmp_path / "few.txt", "-o", "/proc/nowhere/v")
+    assert code == 2
+    assert "cannot write" in err
+
+
 def test_bias(run, tmp_path):
     random = np.random.default_rng(0)
     words = ["she", "he", "woman", "man", "nurse", "programmer", "homemaker", "doctor", "table"]
@@ -127,7 +144,9 @@ def test_bias(run, tmp_path):
     assert (tmp_path / "fair" / "report.html").exists()
     result = json.loads((tmp_path / "fair" / "bias.json").read_text())
     assert result["after"]["direct"] < 1e-6 < result["before"]["direct"]
+    assert out.split("leaning to she: ")[1].splitlines()[0] == "homemaker, nurse"  # and nobody who leans the other way
     assert run("similar", tmp_path / "fair", "nurse")[0] == 0
+    assert run("bias", tmp_path / "fair")[1].count("none of the neutral words") == 2
     code, out, _ = run("bias", tmp_path / "v", "--json")
     assert code == 0
     assert json.loads(out)["before"]["projections"] == result["before"]["projections"]

@@ -457,6 +457,19 @@ def test_the_loss_decides_between_equal_values(tmp_path):
     assert state.latest(tmp_path).best.step == 4
 
 
+def test_below_a_floor_the_loss_decides(tmp_path):
+    """A BLEU of 0.3 is no better than one of 0.1: both are chance."""
+    evaluation = EvaluationConfig(steps=2, metric="accuracy", goal="highest", keep="best", floor=0.4)
+    config = dataclasses.replace(CONFIG, evaluation=evaluation)
+    for values, best in (((0.3, 0.1, 0.2), 4), ((0.3, 0.1, 0.5), 6)):
+        figures = Figures(*values, losses=(7.3, 6.9, 7.1))
+        place = tmp_path / str(best)
+        model = make_model()
+        run(model, config, steps=6, evaluate=figures, directory=place)
+        assert state.latest(place).best.step == best
+        assert same(weights(model), figures.seen[best // 2 - 1])
+
+
 @pytest.mark.parametrize("ema", [None, 0.9])
 def test_best_weights_that_are_held_outlive_a_kill(ema, tmp_path):
     evaluation = EvaluationConfig(steps=2, metric="accuracy", goal="highest", keep="best")

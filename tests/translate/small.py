@@ -18,12 +18,14 @@ from bertworks.translate.config import DataSection, ModelSection
 from bertworks.translate.run import Event, Finished, Stepped, TranslateOptions, train_translator
 
 MAX_LENGTH = 24
-SMALL = (
+SMALL_OF = {
+    "transformer": ("model.num_attention_heads=4", "model.intermediate_size=48"),
+    "rnn-attention": ("model.embedding_size=20",),
+}
+"""What only one kind of model reads, by recipe."""
+SHARED = (
     "model.num_layers=2",
     "model.hidden_size=32",
-    "model.num_attention_heads=4",
-    "model.intermediate_size=48",
-    "model.embedding_size=20",
     "data.vocab_size=120",
     "data.max_length=24",
     "data.dev_fraction=0.03",
@@ -32,6 +34,9 @@ SMALL = (
     "train.log_steps=1",
     "search.beam=3",
 )
+
+
+SMALL = (*SHARED, *SMALL_OF["transformer"])
 
 
 @cache
@@ -89,7 +94,8 @@ def write_pairs(folder: Path, count: int = 200) -> tuple[str, str]:
 def run(output: Path, train: tuple[str, ...], *settings: str, **more: Any) -> list[Event]:
     """All events of a short run."""
     more = {"track": (), "steps": 4, **more}
-    return list(train_translator(TranslateOptions(output=output, train=train, settings=(*SMALL, *settings), **more)))
+    small = (*SHARED, *SMALL_OF.get(str(more.get("recipe")), SMALL_OF["transformer"]))
+    return list(train_translator(TranslateOptions(output=output, train=train, settings=(*small, *settings), **more)))
 
 
 def finished(events: list[Event]) -> Finished:

@@ -22,7 +22,17 @@ from bertworks.text.tokenizer import Tokenizer
 from bertworks.train.schedule import scale_at
 from bertworks.translate.config import RECIPES, load_recipe
 from bertworks.translate.run import Finished, Note, Planned, Stepped, Stopped, TranslateOptions, train_translator
-from tests.translate.small import SMALL, finished, losses, make_tokenizer, make_transformer, run, write_pairs
+from tests.translate.small import (
+    SHARED,
+    SMALL,
+    SMALL_OF,
+    finished,
+    losses,
+    make_tokenizer,
+    make_transformer,
+    run,
+    write_pairs,
+)
 
 RNN = {"recipe": "rnn-attention"}
 
@@ -169,11 +179,12 @@ def test_the_loss_falls(tmp_path: Path, options: dict[str, str]) -> None:
 @pytest.mark.parametrize("options", [{}, RNN], ids=["transformer", "rnn"])
 def test_a_resumed_run_is_the_same(tmp_path: Path, options: dict[str, str]) -> None:
     files = write_pairs(tmp_path)
+    small = (*SHARED, *SMALL_OF[options.get("recipe", "transformer")])
     whole = run(tmp_path / "whole", files, steps=7, **options)
     stop = threading.Event()
     halves = []
     for event in train_translator(
-        TranslateOptions(output=tmp_path / "cut", train=files, settings=SMALL, steps=7, track=(), **options), stop=stop
+        TranslateOptions(output=tmp_path / "cut", train=files, settings=small, steps=7, track=(), **options), stop=stop
     ):
         halves.append(event)
         if isinstance(event, Stepped) and event.report.step == 3:

@@ -39,6 +39,8 @@ DEFAULT_BEAM = 5
 PICTURES = 20
 """Sentences of a file that are drawn."""
 CHUNK_CHARACTERS = 4096
+SAVED_CHARACTERS = 8192
+"""To a file: what a stop can lose, some seconds of work."""
 """Of texts that are translated before the first of them is printed."""
 
 
@@ -262,7 +264,7 @@ class _Work:
                 print_note(f"continuing after the {before:,} texts of an earlier run", quiet=quiet)
             try:
                 with Progress("translate", reader.total_bytes, finished_rows=before, quiet=quiet or json) as progress:
-                    for chunk in reader.chunks(skip=before):
+                    for chunk in reader.chunks(characters=SAVED_CHARACTERS, skip=before):
                         progress.begin_chunk(len(chunk), reader.bytes_read)
                         found = self.translate(chunk, progress)
                         records = [

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from bertworks.vectors.evaluate import Analogies, Score, Similarities
     from bertworks.vectors.words import Neighbour
 
+LEANS, SHOWN_LEANING = 0.0005, 10
+"""A projection that is shown as 0.000 leans to no side."""
+
 app = typer.Typer(help="Train word vectors, look at them, measure them, take bias out of them.", no_args_is_help=True)
 
 VectorsArgument = Annotated[
@@ -255,6 +258,11 @@ def evaluate(
 
     questions = [read_set(path) for path in sets]
     scores = _scores(_load(vectors), questions, quiet=quiet)
+    for score in scores:
+        if not score.asked:
+            print_note(
+                f"note: no question of {score.name} was asked: none has a vector for each of its words", quiet=quiet
+            )
     if json:
         print_json([score.to_dict() for score in scores])
         return
@@ -407,10 +415,13 @@ def _config(file: Path | None, settings: Sequence[str], given: dict[str, Any]) -
     """The file, then `--set`, then the options that were given."""
     from bertworks import config
     from bertworks.vectors import VectorsConfig
+    from bertworks.vectors.options import check_meaning
 
     shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
     options = [f"{name}={value}" for name, value in shown.items() if value is not None]
-    return config.resolve(VectorsConfig, file, [*settings, *options]).settled()
+    found = config.resolve(VectorsConfig, file, [*settings, *options]).settled()
+    check_meaning(found.training.algorithm, settings)
+    return found
 
 
 def _load(path: Path) -> WordVectors:
@@ -461,10 +472,11 @@ def _print_bias(before: Bias, after: Bias, pair: tuple[str, str], scores: Sequen
     ]
     rows += [[f"{first.name}", _value(first), _value(second)] for first, second in scores]
     print_table(["measure", "before", "after"], rows)
-    words = list(before.projections)
-    most = min(10, len(words) // 2)
-    print_result(f"\nleaning to {other}: {', '.join(words[:most])}")
-    print_result(f"leaning to {one}: {', '.join(words[::-1][:most])}")
+    words = list(before.projections.items())
+    print_result("")
+    for side, ordered, sign in ((other, words, -1), (one, words[::-1], 1)):
+        leaning = [word for word, projection in ordered if sign * projection >= LEANS][:SHOWN_LEANING]
+        print_result(f"leaning to {side}: {', '.join(leaning) or 'none of the neutral words'}")
     for word, found in before.partners.items():
         changed = after.partners[word]
         print_result(

@@ -38,6 +38,8 @@ class ParallelText:
     """Pairs that were left out because one side, or both, were empty."""
     first_empty: int | None = None
     """The line of the first of them."""
+    layout: str = ""
+    """Of one file: which columns were read."""
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -76,8 +78,16 @@ def read_parallel(
     opened: list[Source] = []
     try:
         opened += [Source(file, encoding) for file in files]
-        rows = _of_two(*opened) if len(opened) == 2 else _of_table(opened[0], columns)
-        return _gathered(" and ".join(source.name for source in opened), rows)
+        name = " and ".join(source.name for source in opened)
+        if len(opened) == 2:
+            return _gathered(name, _of_two(*opened))
+        table = _table(opened[0], columns)
+        first, second = columns or _two_columns(opened[0], table)
+        if first == second:
+            raise UsageError(f"source and target are both the column {first!r}; name two columns")
+        headless = isinstance(table, SeparatedValues) and not table.has_header
+        layout = f"from column {first} to column {second}{', without a header' if headless else ''}"
+        return replace(_gathered(name, _of_table(opened[0], table, first, second)), layout=layout)
     finally:
         for source in opened:
             source.close()
@@ -120,9 +130,7 @@ def _lines(count: int) -> str:
     return f"{count:,} line" + ("" if count == 1 else "s")
 
 
-def _of_table(source: Source, columns: tuple[str, str] | None) -> Lines:
-    table = _table(source, columns)
-    first, second = columns or _two_columns(source, table)
+def _of_table(source: Source, table: Table, first: str, second: str) -> Lines:
     for line, record in table.records([first, second]):
         texts = [checked_text(record[name] or "", name, source.name, line) for name in (first, second)]
         yield line, texts[0], texts[1]
@@ -134,7 +142,16 @@ def _table(source: Source, columns: tuple[str, str] | None) -> Table:
     if extension not in (".tsv", ".txt", ""):
         return open_table(source, None, True)
     header = columns is not None and not all(name.isdigit() for name in columns)
-    return SeparatedValues(source, "\t", header, spare=True)
+    table = SeparatedValues(source, "\t", header, spare=True)
+    if header and columns is not None and (absent := [name for name in columns if name not in table.names]):
+        shown = ", ".join(repr(name) for name in table.names[:2])
+        raise DataError(
+            f"has no column {absent[0]!r}; its first line is {shown}. Where that is a pair and no header, give the columns "
+            "by number, such as 1 and 2",
+            path=source.name,
+            line=1,
+        )
+    return table
 
 
 def _two_columns(source: Source, table: Table) -> tuple[str, str]:

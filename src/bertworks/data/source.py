@@ -147,7 +147,7 @@ class Source:
             byte, column = raw[error.start], error.start + 1
             message = (
                 f"is not valid {self.encoding} (0x{byte:02x} at byte {column} of the line); "
-                "if the file has another encoding, name it, for instance --encoding latin-1"
+                "if the file has another encoding, name it, for instance --encoding latin-1, or convert it to UTF-8"
             )
             raise DataError(message, path=self.name, line=number) from error
 

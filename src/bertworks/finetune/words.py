@@ -29,7 +29,7 @@ from bertworks.data.sentences import sentence_spans
 from bertworks.errors import ConfigError, DataError, UsageError
 from bertworks.finetune.config import FinetuneConfig, RunSection, WordsSection
 from bertworks.hub.checkpoint import OWN
-from bertworks.infer.word_sources import is_contextual, named_source, open_inputs
+from bertworks.infer.word_sources import StaticSource, is_contextual, named_source, open_inputs
 from bertworks.models.config import ModelConfig
 from bertworks.models.model import Model
 from bertworks.models.word_config import VectorConfig, WordEmbeddingConfig, WordStackConfig
@@ -135,14 +135,20 @@ def make_model(
     )
     model = Model(ModelConfig(family=OWN, body=body))
     described = [
-        f"{tokenizer.vocab_size - 1:,} words have a vector of their own, those that occur at least {section.min_count} times"
+        (
+            f"{tokenizer.vocab_size - 1:,} words have a row of their own in the learned table, those that occur at least "
+            f"{section.min_count} times"
+        )
     ]
     for source, (_, between) in zip(inputs.sources, names, strict=True):
         layers = (
             "its last layer" if between else f"{source.num_layers} layers, mixed" if source.num_layers > 1 else "static"
         )
         place = "between the recurrent layers" if between else "beside the words"
-        described.append(f"vectors of {source.name} ({source.width} wide, {layers}) {place}; computed once, and kept")
+        known = f"; {source.coverage(sentences):.1%} of the words have one" if isinstance(source, StaticSource) else ""
+        described.append(
+            f"vectors of {source.name} ({source.width} wide, {layers}) {place}; computed once, and kept{known}"
+        )
     if unlabelled:
         described.append(f"{len(unlabelled):,} sentences without labels for cross-view training")
     loaded = hub.Loaded(model=model, tokenizer=tokenizer, directory=output, settings=None, window=body.max_length)

@@ -155,6 +155,8 @@ class _Plan:
 def _plan(directory: str | Path) -> _Plan:
     path = model_directory(directory)
     if not (path / "config.json").exists():
+        if (path / "words.tsv").exists():
+            raise CheckpointError(f"{path} holds word vectors, and no model; look at them with `bertworks vectors …`")
         raise CheckpointError(f"{path} has no config.json, so it is not a model directory; it has: {listing(path)}")
     hf = read_object(path / "config.json")
     model_type = _model_type(hf, path / "config.json")

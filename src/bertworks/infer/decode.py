@@ -15,6 +15,7 @@ Legend: B inputs, N live sequences (rows), V vocabulary, S longest source.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -122,8 +123,10 @@ class Beam:
             raise UsageError(
                 f"num is {self.num} with a beam of width {self.width}; a beam has at most its width of results"
             )
-        if self.coverage_penalty < 0:
-            raise UsageError(f"coverage_penalty is {self.coverage_penalty}; it must be at least 0")
+        if not math.isfinite(self.length_penalty):
+            raise UsageError(f"length_penalty is {self.length_penalty}; it must be a finite number, such as 1")
+        if not 0 <= self.coverage_penalty < math.inf:
+            raise UsageError(f"coverage_penalty is {self.coverage_penalty}; it must be at least 0, and finite")
 
 
 @dataclass(frozen=True, kw_only=True)

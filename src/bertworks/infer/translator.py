@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Unpack
 
 import torch
 from torch import nn
 
-from bertworks.errors import ModelError
+from bertworks.errors import ModelError, UsageError
 from bertworks.hub.translation import Translation, save_translation
 from bertworks.infer.decode import Strategy
 from bertworks.infer.decoders import lay_out_for_steps
 from bertworks.infer.embed import Runner
-from bertworks.infer.generate import Generation, Writer
+from bertworks.infer.generate import Generation, StrategyOptions, Writer, choose_strategy
 from bertworks.infer.loaded import LoadedModel, strings
 from bertworks.infer.translate import AlignmentMatrix, Translator
 from bertworks.models.device import usable_device
@@ -53,8 +54,15 @@ class LoadedTranslator(LoadedModel):
         lay_out_for_steps(opened.model)
         return Translator(opened.model, opened.source, opened.target, device=self.device)
 
-    def translate(self, texts: Sequence[str], strategy: Strategy | None = None) -> list[Generation]:
-        """The best translation of each text; see `bertworks.infer.translate`."""
+    def translate(
+        self, texts: Sequence[str], strategy: Strategy | None = None, **options: Unpack[StrategyOptions]
+    ) -> list[Generation]:
+        """The best translation of each text, by a `strategy` or the options of `generate` (`beam=4`, `top_k=10` …);
+        without either with a beam of 5."""
+        if options and strategy is None:
+            strategy = choose_strategy(**options)
+        elif options:
+            raise UsageError(f"give a strategy or {next(iter(options))}, not both")
         return self.translator.translate(strings(texts), strategy)
 
     def align(self, source: str, target: str) -> AlignmentMatrix:

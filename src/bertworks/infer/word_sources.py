@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,12 @@ class StaticSource:
     @property
     def width(self) -> int:
         return int(self.table.matrix.shape[1])
+
+    def coverage(self, sentences: Sequence[Sequence[str]]) -> float:
+        """The share of the running words that have a vector."""
+        counts = Counter(word for words in sentences for word in words)
+        known = sum(count for word, count in counts.items() if self.table.find(word) is not None)
+        return known / max(counts.total(), 1)
 
     def vectors(self, sentences: Sequence[Sequence[str]]) -> list[Floats]:
         """(1, words, width) each."""

@@ -70,6 +70,8 @@ class EvaluationConfig:
     metric: str = "loss"
     """Which of the evaluation's figures says which checkpoint is the best."""
     goal: Literal["lowest", "highest"] = "lowest"
+    floor: float | None = None
+    """With goal = highest: figures up to this one are worth the same, and the loss decides between them; None = no such one."""
     patience: int | None = None
     """Stop after this many evaluations in a row without a better one; None = never."""
     keep: Literal["last", "best"] = "last"

@@ -313,9 +313,14 @@ class _Training:
             value = figures[wanted.metric]
             best = self.progress.best
             loss = figures.get("loss")
-            better = best is None or (value < best.value if wanted.goal == "lowest" else value > best.value)
-            if best is not None and value == best.value and loss is not None and best.loss is not None:
-                better = loss < best.loss
+            better = best is None
+            if best is not None:
+                now, before = (-each if wanted.goal == "lowest" else each for each in (value, best.value))
+                if wanted.floor is not None:
+                    now, before = max(now, wanted.floor), max(before, wanted.floor)
+                better = now > before
+                if now == before and loss is not None and best.loss is not None:
+                    better = loss < best.loss
             # After a step that was left out the weights are an earlier step's, and are not saved under this one.
             if better and math.isfinite(value) and not self.progress.bad_in_a_row:
                 self.progress = dataclasses.replace(

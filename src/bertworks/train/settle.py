@@ -172,6 +172,8 @@ def resolve(options: RunOptions, stored: Recipe | None, corpus: Corpus) -> Recip
 
 
 def _new_recipe(options: RunOptions) -> Recipe:
+    if options.recipe in (CONTINUE_RECIPE, ULMFIT_RECIPE) and options.start is None:
+        raise UsageError(f"the recipe {options.recipe} goes on with a model that is there: give it with --from MODEL")
     return replace(load_recipe(options.recipe or _usual_recipe(options), options.settings), run=None)
 
 

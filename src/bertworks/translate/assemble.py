@@ -79,7 +79,7 @@ def read_data(run: RunSection, section: DataSection) -> RunData:
 
 def _told(what: str, text: ParallelText, count: int) -> str:
     names = " and ".join(Path(name).name for name in text.name.split(" and "))
-    said = f"{what}: {count:,} pairs from {names}"
+    said = f"{what}: {count:,} pairs from {names}" + (f", {text.layout}" if text.layout else "")
     if text.empty:
         lines = "a line" if text.empty == 1 else f"{text.empty:,} lines"
         said += f"; {lines} with an empty side left out (the first is line {text.first_empty:,})"

@@ -24,6 +24,13 @@ from bertworks.train.recipes import open_recipe
 RECIPES = ("transformer", "rnn-attention")
 DEFAULT_RECIPE = "transformer"
 
+MEANT_FOR = {
+    "transformer": ("positions", "num_attention_heads", "intermediate_size", "attention_dropout", "pre_norm"),
+    "rnn": ("cell", "attention", "embedding_size"),
+}
+RECIPE_OF = {"transformer": "transformer", "rnn": "rnn-attention"}
+"""Which fields of `ModelSection` only one kind of model reads, and what trains that kind."""
+
 Positions = Literal["sinusoidal", "learned", "relative", "rotary"]
 
 
@@ -112,7 +119,7 @@ class TrainSection(TrainConfig):
     batch_tokens: int = 8192
     """Tokens in one step, of both sides, over all processes."""
     evaluation: EvaluationConfig = field(
-        default_factory=lambda: EvaluationConfig(metric="bleu", goal="highest", keep="best")
+        default_factory=lambda: EvaluationConfig(metric="bleu", goal="highest", floor=1.0, keep="best")
     )
 
     def __post_init__(self) -> None:
@@ -164,4 +171,12 @@ class TranslationConfig:
 
 def load_recipe(name: str | Path = DEFAULT_RECIPE, settings: tuple[str, ...] = ()) -> TranslationConfig:
     """A recipe of `RECIPES` or a TOML file, with each `section.key=value` of `settings` applied."""
-    return open_recipe(TranslationConfig, "bertworks.translate", name, settings, RECIPES)
+    recipe = open_recipe(TranslationConfig, "bertworks.translate", name, settings, RECIPES)
+    given = {setting.partition("=")[0].strip().removeprefix("model.") for setting in settings}
+    for kind, names in MEANT_FOR.items():
+        if kind != recipe.model.kind and (idle := sorted(given & set(names))):
+            raise ConfigError(
+                f"model.{idle[0]} means nothing to a translator of the kind {recipe.model.kind!r}; it is for {kind!r}: "
+                f"--recipe {RECIPE_OF[kind]}"
+            )
+    return recipe

@@ -6,6 +6,7 @@ them in, so that the configuration that is saved beside the vectors leaves nothi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -87,6 +88,22 @@ class TrainingOptions:
                 f"training.threads is {self.threads}, but several threads need --hogwild: "
                 "they change the same vectors at the same time, so that no two runs are equal"
             )
+
+
+MEANT_FOR: dict[str, tuple[Algorithm, ...]] = {
+    "negative": ("skipgram", "cbow", "bernoulli"),
+    "subsample": ("skipgram", "cbow", "bernoulli"),
+    "prior_deviation": ("bernoulli",),
+    "max_weight_count": ("glove",),
+}
+
+
+def check_meaning(algorithm: Algorithm, settings: Sequence[str]) -> None:
+    """Refuse a `training.key=value` that the algorithm would not read."""
+    for setting in settings:
+        name = setting.partition("=")[0].strip().removeprefix("training.")
+        if algorithm not in MEANT_FOR.get(name, (algorithm,)):
+            raise ConfigError(f"training.{name} means nothing to {algorithm}; it is for {', '.join(MEANT_FOR[name])}")
 
 
 @dataclass(frozen=True, kw_only=True)

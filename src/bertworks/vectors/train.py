@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from bertworks.errors import DataError
 from bertworks.vectors import bernoulli, glove, negative
 from bertworks.vectors.kernels import Floats
 from bertworks.vectors.negative import Learning
@@ -88,6 +89,11 @@ def learnt(corpus: Encoded, options: TrainingOptions, progress: Progress | None 
             step = next(steps)
         except StopIteration as finished:
             matrix, deviations = finished.value
+            if not any(count for _, count in totals):
+                raise DataError(
+                    f"nothing was learnt: training.subsample = {options.subsample:g} leaves no two neighbours of so short a "
+                    "text; give more text, or skip no words with --set training.subsample=0"
+                ) from None
             return Learnt(matrix, deviations, [loss / max(pairs, 1) for loss, pairs in totals])
         total = totals[step.epoch]
         total[0] += step.loss
