@@ -205,6 +205,16 @@ def test_what_would_be_ignored_or_misread_is_told(
     assert message in capsys.readouterr().err
 
 
+def test_what_the_vocabulary_lacks_is_counted(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = tmp_path / "texts.en"
+    texts.write_text("東京 🍮 a dog.\nThe dog sees the cat.\n\n東京\n", encoding="utf-8")
+    assert main(["translate", "run", str(model), str(texts)]) == 0
+    assert "2 texts have characters or words that are not in the model's vocabulary" in capsys.readouterr().err
+    texts.write_text("The dog sees the cat.\n", encoding="utf-8")
+    assert main(["translate", "run", str(model), str(texts)]) == 0
+    assert "vocabulary" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("penalty", ["nan", "inf"])
 def test_penalties_are_numbers(penalty: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "texts.en").write_text("A dog.\n")

@@ -9,6 +9,7 @@ import typer
 
 from bertworks.cli.common import JsonOption, QuietOption, SeedOption, ThreadsOption, prepare
 from bertworks.cli.console import print_json, print_note, print_result
+from bertworks.errors import UsageError
 
 if TYPE_CHECKING:
     from bertworks.train.reach import Floats
@@ -42,6 +43,8 @@ def gradients(
     Example:
       bertworks probe gradients wiki my-rnn my-lstm my-gru -o gradients.html
     """
+    if output is not None and output.suffix != ".html":
+        raise UsageError(f"-o is {output}; give a name that ends in .html")
     prepare(seed=seed, threads=threads)
     from bertworks import hub
     from bertworks.atomic import write_text
@@ -86,6 +89,7 @@ def gradients(
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row in (header, *rows):
         print_result("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_note(f"mean over {len(texts):,} held-out pieces of {texts.shape[1]} tokens", quiet=quiet)
     if output is not None:
         print_note(f"page: {output}", quiet=quiet)
 

@@ -217,7 +217,7 @@ class _Work:
         self.alignments: dict[int, AlignmentMatrix] = {}
         """By the number of the text in the file, from 1."""
         self.pictures = pictures
-        self.in_parts = self.unfinished = self.done = 0
+        self.in_parts = self.unfinished = self.unknown = self.done = 0
 
     def translate(self, chunk: Sequence[str], progress: Progress | None = None) -> list[Generation]:
         """The next texts."""
@@ -232,10 +232,19 @@ class _Work:
         self.done += len(chunk)
         self.in_parts += sum(each.num_parts > 1 for each in found)
         self.unfinished += sum(not each.finished for each in found)
+        self.unknown += self._with_unknown(chunk)
         for number, (source, each) in numbered:
             if self.pictures and each.num_parts == 1 and each.text and len(self.alignments) < PICTURES:
                 self.alignments[number] = self.translator.align(source, each.text)
         return found
+
+    def _with_unknown(self, texts: Sequence[str]) -> int:
+        """How many of the texts have something that the model's vocabulary has not."""
+        import numpy as np
+
+        ids, lengths = self.translator.source.ids(texts)
+        unknown = np.flatnonzero(ids == self.translator.source.unk_id)
+        return len(np.unique(np.searchsorted(np.cumsum(lengths), unknown, side="right")))
 
     def to_standard_output(self, reader: TextReader, *, json: bool) -> None:
         """Print as they come."""
@@ -317,6 +326,9 @@ class _Work:
         if self.in_parts:
             count = "a text was" if self.in_parts == 1 else f"{self.in_parts:,} texts were"
             yield f"{count} longer than the {self.translator.window} tokens that are read at once, and translated in parts"
+        if self.unknown:
+            count = "a text has" if self.unknown == 1 else f"{self.unknown:,} texts have"
+            yield f"{count} characters or words that are not in the model's vocabulary, and which it cannot read"
         if self.unfinished:
             count = "a translation" if self.unfinished == 1 else f"{self.unfinished:,} translations"
             yield f"{count} reached the longest length that is tried, and had not ended"
