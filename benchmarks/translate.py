@@ -177,7 +177,7 @@ def page(report: dict[str, Any]) -> str:
         [
             "# Benchmark: translation\n",
             f"Written by `{report['command']}` on {machine['date'][:10]}; do not edit by hand.\n",
-            f"Machine: {machine['processor']}, {machine['cores']} cores. {machine['threads']} threads.\n",
+            f"Machine: {machine['processor']}, {machine['cores']} cores; the threads of each run are in its command.\n",
             f"{ABOUT}\n",
             table(header, rows),
             "",
