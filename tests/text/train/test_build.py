@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as Backend
 from bertworks.errors import DataError, TokenizerError, UsageError
 from bertworks.text import Tokenizer
 from bertworks.text.train import TrainerOptions, train_tokenizer
+from bertworks.text.train.symbols import rare_characters
 
 TEXTS = [
     "The trainer counts words, and then it learns which pieces the words are made of.",
@@ -131,3 +132,23 @@ def test_a_vocabulary_that_is_not_filled_is_told(caplog: pytest.LogCaptureFixtur
 def test_bad_options(algorithm: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         TrainerOptions.of(algorithm, **changes)
+
+
+def test_a_vocabulary_full_of_rare_characters_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Each of 300 Chinese characters once, beside much English: they would take 600 of 1,000 tokens."""
+    odd = "".join(chr(0x4E00 + number) for number in range(300))
+    texts = [*(f"the {word} is here" for word in ("cat", "dog", "house", "river") for _ in range(60_000)), odd]
+    for algorithm, tokens, others in (("wordpiece", 600, 13), ("bpe", 300, 14)):
+        caplog.clear()
+        train_tokenizer(texts, TrainerOptions.of(algorithm, vocab_size=1000, split_cjk=False))
+        told = next(message for message in caplog.messages if "characters" in message)
+        assert f"{tokens} of 1,000 tokens" in told
+        assert f"--limit-alphabet {others} keeps the others" in told
+    caplog.clear()
+    train_tokenizer(texts, TrainerOptions.of("wordpiece", vocab_size=1000, split_cjk=False, limit_alphabet=13))
+    assert not [message for message in caplog.messages if "keeps the others" in message]
+
+
+def test_rare_characters_by_hand() -> None:
+    assert rare_characters({"aab": 10, "xy": 1}, 0.05) == (1, 3)  # x is 1 of 32, x and y are 2 of 32
+    assert rare_characters({"aab": 10, "xy": 1}, 0.07) == (2, 2)

@@ -17,6 +17,7 @@ from bertworks.text.tokenizer import Tokenizer
 from bertworks.text.train.bpe import Learnt, Progress, learn_bpe
 from bertworks.text.train.build import build_tokenizer
 from bertworks.text.train.options import ALGORITHMS, FAMILIES, FORMS, TrainerOptions
+from bertworks.text.train.symbols import rare_characters
 from bertworks.text.train.whole import learn_whole
 from bertworks.text.train.wordpiece import learn_wordpiece
 from bertworks.text.train.words import count_words
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+RARE, WORTH_TELLING = 1e-4, 0.05
+"""Characters that make up so little of the text, where they take up more than this share of the vocabulary."""
 
 
 def train_tokenizer(
@@ -67,6 +71,18 @@ def train_tokenizer(
             options.vocab_size,
             len(learnt.vocab),
         )
+    if options.algorithm in ("bpe", "wordpiece") and options.limit_alphabet is None:
+        rare, others = rare_characters(word_counts, RARE)
+        if rare > WORTH_TELLING * options.vocab_size:
+            logger.warning(
+                "%s of %s tokens go to %s characters that are together less than %s of the text; --limit-alphabet %d "
+                "keeps the others, with room for longer tokens, and makes words with these unknown",
+                f"about {2 * rare if options.algorithm == 'wordpiece' else rare:,}",
+                f"{options.vocab_size:,}",
+                f"{rare:,}",
+                f"{RARE:.2%}",
+                others,
+            )
     return build_tokenizer(learnt, options)
 
 

@@ -98,6 +98,17 @@ def _alphabet(points: np.ndarray, weights: np.ndarray, initial: list[int], limit
     return seen
 
 
+def rare_characters(word_counts: Mapping[str, int], share: float) -> tuple[int, int]:
+    """How many characters, the rarest, make up `share` of the text together, and how many the rest."""
+    words = list(word_counts)
+    points = np.frombuffer("".join(words).encode("utf-32-le"), dtype=np.uint32)
+    weights = np.repeat(np.fromiter(word_counts.values(), np.int64, len(words)), list(map(len, words)))
+    found = np.sort(np.bincount(points, weights=weights))
+    found = found[found > 0]
+    rare = int(np.searchsorted(np.cumsum(found), share * found.sum(), side="right"))
+    return rare, len(found) - rare
+
+
 def _add(vocab: dict[str, int], code_points: np.ndarray, prefix: str, suffix: str) -> np.ndarray:
     """Add the (marked) characters to the vocabulary; returns the ids by code point."""
     ids = np.full(NUM_CODE_POINTS, NO_SYMBOL, dtype=np.int32)
