@@ -87,9 +87,8 @@ class Translator:
         self.model = model.eval().to(self.device)
         self.source, self.target = source, target or source
         known = source.model_max_length
-        self.window = known or LONGEST
-        if isinstance(model, EncoderDecoder):
-            self.window = min(model.config.encoder.max_length, known or model.config.encoder.max_length)
+        places = model.config.encoder.max_length if isinstance(model, EncoderDecoder) else known or LONGEST
+        self.window = min(places, known or places)
         """The longest source that is read at once, special tokens included: what the model was trained on."""
 
     @classmethod

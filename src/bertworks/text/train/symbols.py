@@ -56,8 +56,7 @@ def start_symbols(
             "the text holds no words to learn from; check that the files are not empty "
             "and that the right column is read"
         )
-    points = np.frombuffer("".join(words).encode("utf-32-le"), dtype=np.uint32).astype(np.int32)  # (T,)
-    lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))  # (W,)
+    points, lengths = _code_points(words)
     counts = np.fromiter((word_counts[word] for word in words), dtype=np.int64, count=len(words))  # (W,)
     alphabet = _alphabet(points, np.repeat(counts, lengths), [ord(c) for c in initial_alphabet], limit_alphabet)
 
@@ -87,6 +86,12 @@ def start_symbols(
     return Start(vocab, token_lengths, Words(symbols, np.cumsum(kept, dtype=np.int64) - kept, kept, counts))
 
 
+def _code_points(words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """All characters of the words, one word after the other (T,), and the length of each word (W,)."""
+    points = np.frombuffer("".join(words).encode("utf-32-le"), dtype=np.uint32).astype(np.int32)
+    return points, np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+
+
 def _alphabet(points: np.ndarray, weights: np.ndarray, initial: list[int], limit: int | None) -> np.ndarray:
     """The code points to keep, ascending."""
     found = np.bincount(points, weights=weights, minlength=NUM_CODE_POINTS)  # exact below 2^53
@@ -100,10 +105,9 @@ def _alphabet(points: np.ndarray, weights: np.ndarray, initial: list[int], limit
 
 def rare_characters(word_counts: Mapping[str, int], share: float) -> tuple[int, int]:
     """How many characters, the rarest, make up `share` of the text together, and how many the rest."""
-    words = list(word_counts)
-    points = np.frombuffer("".join(words).encode("utf-32-le"), dtype=np.uint32)
-    weights = np.repeat(np.fromiter(word_counts.values(), np.int64, len(words)), list(map(len, words)))
-    found = np.sort(np.bincount(points, weights=weights))
+    points, lengths = _code_points(list(word_counts))
+    counts = np.fromiter(word_counts.values(), dtype=np.int64, count=len(word_counts))  # (W,)
+    found = np.sort(np.bincount(points, weights=np.repeat(counts, lengths)))
     found = found[found > 0]
     rare = int(np.searchsorted(np.cumsum(found), share * found.sum(), side="right"))
     return rare, len(found) - rare
