@@ -23,7 +23,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "config": ("errors",),
     "page": (),
     "text": ("config", "atomic", "workers", "compiled"),
-    "nn": ("errors",),
+    "nn": ("errors", "compiled"),
     "data": ("text",),
     "vectors": ("data", "page"),
     "models": ("nn", "config"),

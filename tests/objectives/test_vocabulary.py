@@ -32,7 +32,7 @@ def leaves(rows: int, width: int = 7, vocab_size: int = 23, *, bias: bool = True
 def test_sum_and_gradients_are_those_of_cross_entropy(
     rows: int, block: int, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vocabulary, "CHUNK_NUMBERS", 10 * 23)  # ten rows at once
+    monkeypatch.setattr(vocabulary, "CHUNK_BYTES", 4 * 10 * 23)  # ten rows at once
     monkeypatch.setattr(vocabulary, "BLOCK", block)
     targets = torch.arange(rows) * 5 % 23
     ours, theirs = leaves(rows, bias=bias), leaves(rows, bias=bias)
@@ -46,6 +46,27 @@ def test_sum_and_gradients_are_those_of_cross_entropy(
     (expected * 0.37).backward()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one.grad, other.grad)
+
+
+@pytest.mark.parametrize("rows", [0, 9, 25])
+@pytest.mark.parametrize("bias", [True, False])
+def test_in_bf16_it_is_the_same_but_for_rounding(rows: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one chunk or three: logits of 8 bits, sums over rows in more."""
+    monkeypatch.setattr(vocabulary, "CHUNK_BYTES", 2 * 10 * 23)
+    targets = torch.arange(rows) * 5 % 23
+    ours, theirs = leaves(rows, bias=bias), leaves(rows, bias=bias)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = vocabulary_loss(Output(ours[0], ours[1], ours[2] if bias else None), targets)
+    rounded = [leaf.bfloat16().float() for leaf in theirs]
+    logits = F.linear(rounded[0], rounded[1], rounded[2] if bias else None)
+    expected = F.cross_entropy(logits, targets, reduction="sum")
+    assert loss.sum.dtype == torch.float32
+    torch.testing.assert_close(loss.sum, expected, rtol=0.01, atol=0.0)
+    (loss.sum * 0.37).backward()
+    (expected * 0.37).backward()
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.grad.dtype == torch.float32
+        torch.testing.assert_close(one.grad, other.grad, rtol=0.02, atol=0.03)
 
 
 def test_by_hand() -> None:
@@ -63,7 +84,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_soft_targets_are_a_divergence(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "CHUNK_NUMBERS", 4 * 23)
+    monkeypatch.setattr(vocabulary, "CHUNK_BYTES", 4 * 4 * 23)
     monkeypatch.setattr(vocabulary, "BLOCK", 10)
     ours, theirs = leaves(11), leaves(11)
     generator = torch.Generator().manual_seed(1)

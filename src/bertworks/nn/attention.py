@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bertworks.nn import narrow
 from bertworks.nn.cache import LayerCache, MemoryLayer
 from bertworks.nn.dropout import drop
 from bertworks.nn.packed import Layout, Rows, Span, spans
@@ -200,7 +201,14 @@ class MultiHeadAttention(nn.Module):
         holds the keys and values of earlier steps, or of the memory. A list passed as `weights` receives one
         (n, N, Lq, Lk) tensor per span.
         """
-        queries, keys, values = self._project(x, rows, memory, cache)  # (Tq or R, N, D), (Tk, N, D), (Tk, N, D)
+        if rows is None and cache is None and not self.cross:
+            qkv = self.qkv(x).view(len(x), 3, self.num_heads, self.head_size)
+            if narrow.suits(qkv) and self.head_size % 2 == 0:
+                dense = narrow.heads_apart(qkv, plan.spans, key_angles)
+                return self._attend_all(dense, plan, weights, len(x))
+            queries, keys, values = qkv.unbind(1)
+        else:
+            queries, keys, values = self._project(x, rows, memory, cache)  # (Tq or R, N, D), (Tk, N, D), (Tk, N, D)
         if query_angles is not None:
             queries = rotate(queries, query_angles)
         if key_angles is not None:
@@ -215,14 +223,24 @@ class MultiHeadAttention(nn.Module):
             return self.out(context.flatten(1))
         query_places = [(span.query_start, span.count, span.query_length) for span in plan.spans]
         key_places = [(span.key_start, span.count, span.key_length) for span in plan.spans]
-        dense = zip(_dense(queries, query_places), _dense(keys, key_places), _dense(values, key_places), strict=True)
+        dense = list(
+            zip(_dense(queries, query_places), _dense(keys, key_places), _dense(values, key_places), strict=True)
+        )
+        return self._attend_all(dense, plan, weights, len(queries))
+
+    def _attend_all(
+        self, dense: list[tuple[Tensor, Tensor, Tensor]], plan: Plan, weights: list[Tensor] | None, num_queries: int
+    ) -> Tensor:
+        """Queries, keys and values of each span -> (num_queries, H)"""
         extras = zip(plan.biases, plan.distances, plan.causal, strict=True)
         contexts = [
             self._attend(*states, bias, distance, causal, weights)
             for states, (bias, distance, causal) in zip(dense, extras, strict=True)
         ]
-        context = contexts[0] if len(contexts) == 1 else torch.cat(contexts) if contexts else queries
-        return self.out(context.reshape(len(queries), self.num_heads * self.head_size))
+        if not contexts:
+            return self.out(self.out.weight.new_zeros(num_queries, self.num_heads * self.head_size))
+        context = contexts[0] if len(contexts) == 1 else torch.cat(contexts)
+        return self.out(context.reshape(num_queries, self.num_heads * self.head_size))
 
     def _project(
         self, x: Tensor, rows: Rows | None, memory: Tensor | None, cache: LayerCache | MemoryLayer | None

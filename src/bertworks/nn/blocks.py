@@ -14,8 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bertworks.nn import narrow
 from bertworks.nn.activations import ACTIVATIONS, apply_in_place
 from bertworks.nn.attention import MultiHeadAttention, Plan
 from bertworks.nn.cache import LayerCache, MemoryLayer
@@ -47,7 +49,9 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(T, H) -> (T, H)"""
         x = self.up(x)  # (T, I), gated: (T, 2 I)
-        if self.gated:
+        if self.gated and self.activation is F.gelu and narrow.suits(x):
+            x = narrow.gated_gelu(x)  # (T, I)
+        elif self.gated:
             x, gate = x.chunk(2, dim=-1)
             x = self.activation(x) * gate  # (T, I)
         else:

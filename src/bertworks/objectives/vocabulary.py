@@ -34,10 +34,11 @@ from torch.autograd.function import once_differentiable
 
 from bertworks.models.heads import Head
 from bertworks.models.model import Model
+from bertworks.nn import narrow
 from bertworks.objectives.base import Loss
 
-CHUNK_NUMBERS = 2**23
-"""How many logits are held at once: 32 MB of fp32."""
+CHUNK_BYTES = 2**25
+"""How much memory the logits of a chunk have: 8.4 million of fp32."""
 BLOCK = 2048
 """Columns of the logits that a CPU computes at once; measured 1.3 times as fast as all of 30,522."""
 
@@ -103,7 +104,7 @@ def vocabulary_loss_and_samples(
              None draws nothing
     """
     output = output.cast()
-    rule = _Targets(targets, uniform, narrow=output.features.dtype != torch.float32, smoothing=label_smoothing)
+    rule = _Targets(targets, uniform, ties=output.features.dtype != torch.float32, smoothing=label_smoothing)
     total = _chunked(output, rule)
     return Loss(sum=total, count=len(targets), correct=rule.correct), rule.sampled
 
@@ -115,7 +116,7 @@ def sampled_vocabulary_loss(output: Output, targets: Tensor, offsets: Tensor) ->
              probability with which a token came into the sample, or -inf for a token that is there for its own rows only
     """
     output = output.cast()
-    rule = _Sampled(targets, offsets, narrow=output.features.dtype != torch.float32)
+    rule = _Sampled(targets, offsets, ties=output.features.dtype != torch.float32)
     return Loss(sum=_chunked(output, rule), count=len(targets))
 
 
@@ -129,19 +130,24 @@ def soft_vocabulary_loss(output: Output, teacher: Output, temperature: float) ->
 class _Targets:
     """Cross entropy against tokens; counts the right answers, and draws samples."""
 
-    def __init__(self, targets: Tensor, uniform: Tensor | None, *, narrow: bool, smoothing: float) -> None:
+    def __init__(self, targets: Tensor, uniform: Tensor | None, *, ties: bool, smoothing: float) -> None:
         self.targets = targets
         self.smoothing = smoothing
         self.uniform = uniform
-        self.narrow = narrow
+        self.ties = ties
         self.correct = targets.new_zeros(())
         self.sampled = torch.empty_like(targets)
 
     def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        if self.uniform is None and not self.smoothing and narrow.suits(logits):
+            losses, correct = narrow.softmax_error(logits, self.targets[part])  # (C,) each; logits are the error now
+            self.correct += correct.sum()
+            return losses.sum(), logits
+        logits = logits.float()
         target = self.targets[part, None]  # (C, 1)
         highest = logits.amax(dim=-1, keepdim=True)  # (C, 1)
         wanted = logits.gather(1, target)  # (C, 1)
-        if self.narrow:  # narrow numbers are often equal, and then the first one is the answer
+        if self.ties:  # narrow numbers are often equal, and then the first one is the answer
             self.correct += (logits.argmax(dim=-1, keepdim=True) == target).sum()
         else:  # quicker
             self.correct += (wanted >= highest).sum()
@@ -159,11 +165,12 @@ class _Targets:
 class _Sampled(_Targets):
     """The same over a sample, whose sum of exponentials is on average that of the whole vocabulary."""
 
-    def __init__(self, targets: Tensor, offsets: Tensor, *, narrow: bool) -> None:
-        super().__init__(targets, None, narrow=narrow, smoothing=0.0)
+    def __init__(self, targets: Tensor, offsets: Tensor, *, ties: bool) -> None:
+        super().__init__(targets, None, ties=ties, smoothing=0.0)
         self.offsets = offsets
 
     def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        logits = logits.float()
         target = self.targets[part, None]  # (C, 1)
         wanted = logits.gather(1, target)
         return super().__call__(logits.add_(self.offsets).scatter_(1, target, wanted), part)
@@ -178,7 +185,7 @@ class _Softened:
 
     def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
         wanted = self.teacher.logits(part).float().div_(self.temperature).log_softmax(dim=-1)  # (C, V)
-        ours = logits.div_(self.temperature).log_softmax(dim=-1)  # (C, V)
+        ours = logits.float().div_(self.temperature).log_softmax(dim=-1)  # (C, V)
         probabilities = wanted.exp()
         loss = (probabilities * wanted.sub_(ours)).sum() * self.temperature**2
         error = ours.exp_().sub_(probabilities).mul_(self.temperature)  # (C, V)
@@ -196,7 +203,7 @@ def _draw(weights: Tensor, uniform: Tensor) -> Tensor:
 # -- the chunks --------------------------------------------------------------------------------------------------------
 
 Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
-"""Logits (C, V) in fp32, which it may overwrite, and which rows they are -> their summed loss and its gradient (C, V)."""
+"""Logits (C, V), which it may overwrite, and which rows they are -> their summed loss in fp32 and its gradient (C, V)."""
 
 
 def _chunked(output: Output, rule: Rule) -> Tensor:
@@ -212,13 +219,13 @@ class _Chunked(torch.autograd.Function):
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, rule: Rule, with_gradient: bool
     ) -> Tensor:
         output = Output(features, weight, bias)
-        size = max(1, CHUNK_NUMBERS // len(weight))
+        size = max(1, CHUNK_BYTES // (len(weight) * features.element_size()))
         memory = features.new_empty(min(size, len(features)), len(weight))
         loss = features.new_zeros((), dtype=torch.float32)
         gradients = _Gradients(output) if with_gradient else None
         for start in range(0, len(features), size):
             part = slice(start, start + size)
-            chunk_loss, error = rule(output.logits(part, memory).float(), part)
+            chunk_loss, error = rule(output.logits(part, memory), part)
             loss += chunk_loss
             if gradients is not None:
                 gradients.add(output, error, part)
@@ -238,12 +245,13 @@ class _Chunked(torch.autograd.Function):
 
 
 class _Gradients:
-    """Of features (R, E), matrix (V, E) and bias (V,); sums over chunks are in fp32."""
+    """Of features (R, E), matrix (V, E) and bias (V,). A sum over several chunks is in fp32."""
 
     def __init__(self, output: Output) -> None:
         self.of_features = torch.empty_like(output.features)
-        self.of_weight = torch.zeros_like(output.weight, dtype=torch.float32)
+        self.of_weight = torch.zeros_like(output.weight)
         self.of_bias = None if output.bias is None else torch.zeros_like(output.bias, dtype=torch.float32)
+        self.empty = True
 
     def add(self, output: Output, error: Tensor, part: slice) -> None:
         """One chunk's share, from the gradient of its logits (C, V)."""
@@ -252,7 +260,10 @@ class _Gradients:
             self.of_bias += error.sum(dim=0)
         error = error.to(x.dtype)
         torch.mm(error, output.weight, out=self.of_features[part])
-        if x.dtype == torch.float32:
+        first, self.empty = self.empty, False
+        if first:
+            torch.mm(error.t(), x, out=self.of_weight)
+        elif x.dtype == torch.float32:
             self.of_weight.addmm_(error.t(), x)
         else:
-            self.of_weight += error.t() @ x
+            self.of_weight = self.of_weight.float().add_(error.t() @ x)

@@ -1,0 +1,166 @@
+"""The loops for bf16 against PyTorch's operations in fp32, in values and gradients: apart by bf16's rounding alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertworks.nn import narrow
+from bertworks.nn.attention import MultiHeadAttention, make_plan
+from bertworks.nn.blocks import FeedForward
+from bertworks.nn.packed import Layout, Span
+from bertworks.nn.positions import rotary_angles, rotate
+
+ROWS = 2 * narrow.FEW_ROWS + 7  # enough for two threads
+HALF = 2**-8
+"""Half a step between neighbouring bf16 numbers, relative to the larger of them."""
+
+
+def bf16(*shape: int, scale: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return (scale * torch.randn(shape, generator=generator)).bfloat16()
+
+
+def leaves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The same numbers twice, in bf16 and in fp32."""
+    return x.clone().requires_grad_(), x.float().requires_grad_()
+
+
+def close(ours: Tensor, exact: Tensor, *, atol: float = 1e-6) -> None:
+    assert ours.dtype == torch.bfloat16
+    torch.testing.assert_close(ours.float(), exact.float(), rtol=1.01 * HALF, atol=atol)
+
+
+def test_gated_gelu() -> None:
+    x = bf16(ROWS, 2 * 37, scale=3.0)
+    x[0, :6] = torch.tensor([50.0, -50.0, 5.0, -5.0, 0.0, -4.8])  # beyond where the fraction is fitted
+    ours, exact = leaves(x)
+    a, b = exact.chunk(2, dim=-1)
+    result, expected = narrow.gated_gelu(ours), F.gelu(a) * b
+    close(result, expected, atol=2e-4)  # what gelu's fraction is off by, times b
+    gradient = bf16(ROWS, 37)
+    result.backward(gradient)
+    expected.backward(gradient.float())
+    close(ours.grad, exact.grad, atol=2e-4)
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_heads_apart(turned: bool) -> None:
+    heads, size = 3, 10
+    spans = (Span(4, 0, 70, 0, 70), Span(60, 283, 5, 283, 5))  # between them three tokens that nothing looks at
+    num_tokens = 4 * 70 + 3 + 60 * 5 + 2
+    angles = rotary_angles(torch.arange(num_tokens) % 17, head_size=size, theta=100.0) if turned else None
+    ours, exact = leaves(bf16(num_tokens, 3, heads, size))
+    queries, keys, values = exact.unbind(1)
+    if angles is not None:
+        queries, keys = rotate(queries, angles), rotate(keys, angles)
+    result = narrow.heads_apart(ours, spans, angles)
+    expected = [
+        states[span.key_start : span.key_start + span.count * span.key_length]
+        .view(span.count, span.key_length, heads, size)
+        .transpose(1, 2)
+        for span in spans
+        for states in (queries, keys, values)
+    ]
+    flat = [states for three in result for states in three]
+    for one, other in zip(flat, expected, strict=True):
+        close(one, other)
+    gradients = [bf16(*states.shape) for states in flat]
+    torch.autograd.backward(flat, gradients)
+    torch.autograd.backward(expected, [gradient.float() for gradient in gradients])
+    close(ours.grad, exact.grad)
+
+
+@pytest.mark.parametrize("vocab_size", [5, 1003])
+def test_softmax_error(vocab_size: int) -> None:
+    logits = bf16(ROWS, vocab_size, scale=4.0)
+    targets = torch.arange(ROWS) * 7 % vocab_size
+    targets[:100] = logits[:100].argmax(dim=-1)
+    logits[100] = 3.0  # all equal: the first one is the answer
+    logits[101] = torch.linspace(-300, 300, vocab_size)
+    targets[100:102] = 0
+    exact = logits.float().requires_grad_()
+    expected = F.cross_entropy(exact, targets, reduction="none")
+    expected.sum().backward()
+    error = logits.clone()
+    loss, correct = narrow.softmax_error(error, targets)
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-5, atol=1e-5)
+    assert torch.equal(correct, logits.argmax(dim=-1) == targets)
+    assert correct[100]
+    close(error, exact.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_what_is_not_a_number_stays_so(bad: float) -> None:
+    x = bf16(4, 8)
+    x[1, 2] = bad
+    assert not narrow.gated_gelu(x)[1].isfinite().all()
+    assert narrow.gated_gelu(x)[2].isfinite().all()
+    loss, _ = narrow.softmax_error(x.clone(), torch.zeros(4, dtype=torch.int64))
+    assert loss.isfinite().tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_takes_them_and_is_the_same(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One module, one batch, with the loops and without."""
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(hidden_size=24, num_heads=2)
+    layout = Layout([7, 7, 3, 11])
+    plan = make_plan(layout, layout, causal=causal)
+    angles = rotary_angles(layout.positions(), head_size=12, theta=1000.0)
+    taken = []
+    heads_apart = narrow.heads_apart
+    monkeypatch.setattr(narrow, "heads_apart", lambda *states: taken.append(1) or heads_apart(*states))
+
+    def run() -> tuple[Tensor, Tensor]:
+        attention.zero_grad()
+        x = torch.linspace(-2, 2, 28 * 24).view(28, 24).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = attention(x, plan, query_angles=angles, key_angles=angles)
+        y.float().square().sum().backward()
+        assert x.grad is not None
+        return y.detach().float(), x.grad
+
+    with_loops = run()
+    assert taken
+    monkeypatch.setattr(narrow, "suits", lambda x: False)
+    for one, other in zip(with_loops, run(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=0.03 * float(other.abs().max()))
+
+
+def test_feed_forward_takes_them_for_gelu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr(narrow, "gated_gelu", lambda x: taken.append(1) or x[:, : x.shape[1] // 2])
+    for activation, gated, dtype in (("gelu", True, torch.bfloat16), ("silu", True, torch.bfloat16)):
+        FeedForward(hidden_size=6, intermediate_size=4, activation=activation, gated=gated).to(dtype)(bf16(3, 6))
+    FeedForward(hidden_size=6, intermediate_size=4, activation="gelu", gated=True)(bf16(3, 6).float())
+    FeedForward(hidden_size=6, intermediate_size=4, activation="gelu").to(torch.bfloat16)(bf16(3, 6))
+    assert taken == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    program = """
+import os, torch
+from bertworks.nn import narrow
+torch.set_num_threads(2)
+x = torch.ones(4 * narrow.FEW_ROWS, 8, dtype=torch.bfloat16)
+narrow.gated_gelu(x)
+child = os.fork()
+narrow.gated_gelu(x)
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_importing_it_compiles_nothing() -> None:
+    program = "import sys, bertworks.nn.blocks; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
