@@ -1,9 +1,11 @@
 """The same minutes for both: our recipe `modern` against a BERT of the same shape trained by `transformers`' Trainer.
 
-    python -m benchmarks.equal_time --minutes 20 --seeds 3 [--size 4x256x4] [--write-docs]
+    python -m benchmarks.equal_time --minutes 20 --seeds 3 [--size 4x256x4] [--precision bf16] [--side-by-side] [--write-docs]
 
-Same corpus, same tokenizer, same held-out documents, same threads, one after the other on an otherwise idle machine; the
-Trainer gets the seconds that our run took, should that have overrun its budget. It runs the usual masked-LM recipe: rows
+Same corpus, same tokenizer, same held-out documents, same threads, same precision, one after the other on an otherwise idle
+machine; the Trainer gets the seconds that our run took, should that have overrun its budget. `--side-by-side` runs both at
+once instead, which with one thread each on two cores takes half the time and is as fair: what one takes of the memory's
+bandwidth the other lacks, and the Trainer's steps are those that fit when it is alone. It runs the usual masked-LM recipe: rows
 of 128 tokens joined and cut by `group_texts`, its MLM collator, AdamW, warm-up over a tenth and linear decay over as many
 steps as fit the minutes (measured first, like ours). Rows in a batch and learning rate are the best of a few trials of a
 third of the time each (`--peer-settings`), by the loss on held-out text, given beside its minutes.
@@ -18,6 +20,8 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +36,8 @@ from benchmarks.study import corpus_directory, spread, train
 
 CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
 OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"
+PLACES = {OURS: CACHE / "ours", THEIRS: CACHE / "theirs"}
 LENGTH = 128
-TRIAL_SHARE = 1 / 3
 SETTINGS = ("32:3e-4", "32:5e-4", "8:2e-4", "8:5e-4")
 """Rows in a batch and learning rate of the Trainer."""
 
@@ -59,7 +63,9 @@ def rows_of(corpus_path: Path) -> np.ndarray:
     return joined[: count * LENGTH].reshape(count, LENGTH).astype(np.int32)
 
 
-def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, setting: str, steps: int) -> Any:
+def peer_trainer(
+    rows: np.ndarray, tokenizer_path: Path, size: str, setting: str, steps: int, precision: str = "fp32"
+) -> Any:
     import transformers
 
     silence()
@@ -93,6 +99,7 @@ def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, setting: str
         report_to=[],
         disable_tqdm=True,
         use_cpu=True,
+        bf16=precision == "bf16",
         seed=0,
         logging_steps=max(1, steps // 10),
     )
@@ -105,24 +112,56 @@ def peer_trainer(rows: np.ndarray, tokenizer_path: Path, size: str, setting: str
     )
 
 
-def seconds_per_step(corpus: Path, size: str, setting: str) -> float:
+def seconds_per_step(corpus: Path, setting: str, options: argparse.Namespace) -> float:
     rows, tokenizer = rows_of(corpus), corpus / "tokenizer"
-    peer_trainer(rows, tokenizer, size, setting, 2).train()  # warm
+    peer_trainer(rows, tokenizer, options.size, setting, 2, options.precision).train()  # warm
     started = time.perf_counter()
-    peer_trainer(rows, tokenizer, size, setting, 20).train()
+    peer_trainer(rows, tokenizer, options.size, setting, 20, options.precision).train()
     return (time.perf_counter() - started) / 20
 
 
-def train_peer(corpus: Path, size: str, setting: str, steps: int, output: Path) -> dict[str, Any]:
+def train_peer(corpus: Path, setting: str, steps: int, output: Path, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
-    trainer = peer_trainer(rows_of(corpus), corpus / "tokenizer", size, setting, steps)
+    trainer = peer_trainer(rows_of(corpus), corpus / "tokenizer", options.size, setting, steps, options.precision)
     started = time.perf_counter()
     trainer.train()
     taken = time.perf_counter() - started
     trainer.save_model(str(output))
     tokens = steps * int(setting.split(":")[0]) * LENGTH
     return {"setting": setting, "steps": steps, "tokens": tokens, "seconds": taken, "threads": torch.get_num_threads()}
+
+
+def run_ours(corpus: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Train `modern`; what it cost and reached."""
+    import torch
+
+    torch.set_num_threads(options.threads)
+    output = PLACES[OURS]
+    settings = (f"train.precision={options.precision}",)
+    seconds = 60 * options.minutes
+    entry = train(
+        Variant("modern", "modern", settings),
+        corpus,
+        output,
+        data=options.data,
+        size=options.size,
+        seed=0,
+        seconds=seconds,
+    )
+    entry |= {"threads": options.threads, "seconds": entry["wall_seconds"]}  # all of it: vectors, measuring, saving
+    return {**entry, "judged": judge(output, corpus, options.data), "difference": difference(output, options.data)}
+
+
+def run_peer(corpus: Path, setting: str, steps: int, output: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Train the Trainer's model; what it cost and reached."""
+    import torch
+
+    torch.set_num_threads(options.threads)
+    entry = train_peer(corpus, setting, steps, output, options)
+    judged = judge(output, corpus, options.data)
+    say(f"{setting}, {steps} steps: {judged}")
+    return {**entry, "judged": judged, "difference": difference(output, options.data)}
 
 
 def difference(directory: Path, data: Path) -> float:
@@ -135,7 +174,7 @@ def difference(directory: Path, data: Path) -> float:
     return float(np.linalg.norm(vectors - mean, axis=1).mean() / np.linalg.norm(mean))
 
 
-def finetune(directory: Path, data: Path, seed: int, rate: float) -> float:
+def finetune(directory: Path, data: Path, seed: int, rate: float, precision: str) -> float:
     """SST-2 dev accuracy after three epochs."""
     from bertworks import hub
     from bertworks.config import override
@@ -148,7 +187,10 @@ def finetune(directory: Path, data: Path, seed: int, rate: float) -> float:
 
     train, dev = (read(data / "sst2" / f"{name}.tsv", "classify").examples for name in ("train", "dev"))
     loaded, task = hub.load(directory), for_examples("classify", train)
-    config = override(suited(task, len(train), loaded.model), [f"train.optimizer.learning_rate={rate}"])
+    config = override(
+        suited(task, len(train), loaded.model),
+        [f"train.optimizer.learning_rate={rate}", f"train.precision={precision}"],
+    )
     *_, last = fit(task, TrainingData(train, window=LENGTH), loaded.model, loaded.tokenizer, config, seed=seed)
     assert isinstance(last, Fitted)
     evaluated = evaluate_model(last.task, last.model, dev, tokenizer=last.tokenizer, window=LENGTH)
@@ -197,15 +239,17 @@ def render(report: dict[str, Any]) -> str:
         "SST-2, fine-tuned",
     ]
     machine = report["machine"]
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''} of {machine['processor']}"
+    how = "both at once" if report.get("side_by_side") else "one after the other"
     conditions = (
         f"{report['minutes']:g} minutes of pretraining each, shape {report['size']}, vocabulary 30,522, "
-        f"{machine['threads']} threads of {machine['processor']}, one after the other. Masked accuracy and loss: 15 % of "
+        f"{report.get('precision', 'fp32')}, {threads}, {how}. Masked accuracy and loss: 15 % of "
         "the tokens of held-out documents. Fine-tuned: three epochs of `bertworks finetune` for both, the better of the "
         f"learning rates {', '.join(report['finetune_rates'])} for each, by the first seed; "
         f"over {seeds} seed{'s' if seeds != 1 else ''}: mean and range. Differ: how far the vectors of 200 texts lie from "
         f"their mean, relative to its length (0: the model says the same of every text).\n\nThe Trainer's settings are the "
-        f"best of trials of a third of the time each, by the loss on held-out text: {trials}. It took as many steps as fit the "
-        "minutes at its speed on the idle machine, however long they took."
+        f"best of trials of {report.get('trial_share', 1 / 3):.0%} of the time each, by the loss on held-out text: "
+        f"{trials}. It took as many steps as fit the minutes at its speed on the idle machine, however long they took."
     )
     return "\n".join(
         [
@@ -217,6 +261,8 @@ def render(report: dict[str, Any]) -> str:
     )
 
 
+CONDITIONS = ("minutes", "size", "precision", "trial_share", "side_by_side")
+"""What a report is of: with others, nothing that it holds is taken over."""
 PHASES = ("ours", "trials", "theirs", "finetune")
 
 
@@ -228,6 +274,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peer-settings", nargs="+", metavar="ROWS:RATE", default=SETTINGS)
     parser.add_argument("--finetune-rates", type=float, nargs="+", default=[3e-5, 1e-4, 3e-4])
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of both")
+    parser.add_argument("--trial-share", type=float, default=1 / 3, help="of the minutes, each of the Trainer's trials")
+    parser.add_argument("--side-by-side", action="store_true", help="train both at once")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     add_places(parser, "equal_time")
     return parser.parse_args(arguments)
@@ -243,8 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "benchmark": "equal_time",
         "command": command_line("equal_time", arguments),
         "machine": describe_machine(options.threads, ["bertworks", "torch", "transformers", "accelerate"]),
-        "minutes": options.minutes,
-        "size": options.size,
+        **{name: getattr(options, name) for name in CONDITIONS},
         "seeds": options.seeds,
         "finetune_rates": [f"{rate:g}" for rate in options.finetune_rates],
         "engines": {},
@@ -253,59 +301,55 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     if options.output.exists():
         before = json.loads(options.output.read_text(encoding="utf-8"))
-        if all(before[key] == report[key] for key in ("minutes", "size")):
+        if all(before.get(key) == report[key] for key in CONDITIONS):
             report |= {
                 key: before.get(key, report[key]) for key in ("engines", "machine", "seconds_per_step", "trials")
             }
-    places = {OURS: CACHE / "ours", THEIRS: CACHE / "theirs"}
-    seconds = 60 * options.minutes
-    if "ours" in options.phases and OURS not in report["engines"]:
-        entry = train(
-            Variant("modern", "modern"),
-            corpus,
-            places[OURS],
-            data=options.data,
-            size=options.size,
-            seed=0,
-            seconds=seconds,
-        )
-        entry |= {"threads": options.threads, "seconds": entry["wall_seconds"]}  # all of it: vectors, measuring, saving
-        judged = judge(places[OURS], corpus, options.data)
-        report["engines"][OURS] = {**entry, "judged": judged, "difference": difference(places[OURS], options.data)}
+    engines = report["engines"]
+
+    def keep(name: str, entry: dict[str, Any]) -> None:
+        engines[name] = entry
         write_json(report, options.output)
-    seconds = report["engines"].get(OURS, {}).get("seconds", seconds)
 
-    def run_peer(setting: str, share: float, output: Path) -> dict[str, Any]:
-        steps = int(share * seconds / report["seconds_per_step"][setting.split(":")[0]])
-        entry = train_peer(corpus, options.size, setting, steps, output)
-        judged = judge(output, corpus, options.data)
-        say(f"{setting}, {steps} steps: {judged}")
-        return {**entry, "judged": judged, "difference": difference(output, options.data)}
+    def steps_in(setting: str, share: float) -> int:
+        seconds = engines.get(OURS, {}).get("seconds", 60 * options.minutes)
+        return int(share * seconds / report["seconds_per_step"][setting.split(":")[0]])
 
+    def best_setting() -> str:
+        return min(report["trials"], key=lambda setting: report["trials"][setting]["judged"]["loss"])
+
+    if "ours" in options.phases and OURS not in engines and not options.side_by_side:
+        keep(OURS, run_ours(corpus, options))
     if "trials" in options.phases:
         for rows, setting in {setting.split(":")[0]: setting for setting in options.peer_settings}.items():
             if rows not in report["seconds_per_step"]:
-                report["seconds_per_step"][rows] = seconds_per_step(corpus, options.size, setting)
+                report["seconds_per_step"][rows] = seconds_per_step(corpus, setting, options)
                 write_json(report, options.output)
         for setting in options.peer_settings:
             if setting not in report["trials"]:
-                report["trials"][setting] = run_peer(setting, TRIAL_SHARE, CACHE / "trial")
+                steps = steps_in(setting, options.trial_share)
+                report["trials"][setting] = run_peer(corpus, setting, steps, CACHE / "trial", options)
                 write_json(report, options.output)
-    if "theirs" in options.phases and THEIRS not in report["engines"]:
-        trials = report["trials"]
-        setting = min(trials, key=lambda one: trials[one]["judged"]["loss"])
-        report["engines"][THEIRS] = run_peer(setting, 1.0, places[THEIRS])
-        write_json(report, options.output)
+    if options.side_by_side and not engines:
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as both:
+            setting = best_setting()
+            ours = both.submit(run_ours, corpus, options)
+            theirs = both.submit(run_peer, corpus, setting, steps_in(setting, 1.0), PLACES[THEIRS], options)
+            keep(OURS, ours.result())
+            keep(THEIRS, theirs.result())
+    if "theirs" in options.phases and THEIRS not in engines:
+        setting = best_setting()
+        keep(THEIRS, run_peer(corpus, setting, steps_in(setting, 1.0), PLACES[THEIRS], options))
     if "finetune" in options.phases:
         for seed in range(options.seeds):
-            for name, place in places.items():
+            for name, place in PLACES.items():
                 tuned = report["engines"][name].setdefault("sst2_finetuned", {})
                 # Every learning rate with the first seed, the better one with the others.
                 rates = [f"{rate:g}" for rate in options.finetune_rates] if seed == 0 else [best_rate(tuned)]
                 for rate in rates:
                     known = tuned.setdefault(rate, [])
                     if len(known) == seed:
-                        known.append(finetune(place, options.data, seed, float(rate)))
+                        known.append(finetune(place, options.data, seed, float(rate), options.precision))
                         say(f"{name}, seed {seed}, {rate}: {known[-1]:.4f}")
                         write_json(report, options.output)
     if options.write_docs:

@@ -196,14 +196,14 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         asked.append((options["seconds"],))
         return {"steps": 10, "tokens": 2e6, "seconds": 60.0, "wall_seconds": 66.0}
 
-    def train_peer(corpus: Path, size: str, setting: str, steps: int, output: Path) -> dict[str, Any]:
+    def train_peer(corpus: Path, setting: str, steps: int, output: Path, options: Any) -> dict[str, Any]:
         asked.append((setting, steps, output.name))
         return {"setting": setting, "steps": steps, "tokens": 1e6, "seconds": 66.0}
 
     def judge(output: Path, corpus: Path, data: Path) -> dict[str, float]:
         return JUDGED | {"loss": {("32:3e-4", 22): 7.5, ("8:2e-4", 22): 7.0}.get(asked[-1][:2], 4.5)}
 
-    def tuned(directory: Path, data: Path, seed: int, rate: float) -> float:
+    def tuned(directory: Path, data: Path, seed: int, rate: float, precision: str) -> float:
         asked.append((directory.name, seed, rate))
         return 0.8 + rate + 0.01 * seed
 
@@ -211,7 +211,7 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(equal_time, "train", train)
     monkeypatch.setattr(equal_time, "train_peer", train_peer)
     monkeypatch.setattr(equal_time, "judge", judge)
-    monkeypatch.setattr(equal_time, "seconds_per_step", lambda corpus, size, setting: 1.0)
+    monkeypatch.setattr(equal_time, "seconds_per_step", lambda corpus, setting, options: 1.0)
     monkeypatch.setattr(equal_time, "difference", lambda directory, data: 0.5)
     monkeypatch.setattr(equal_time, "finetune", tuned)
     given = ["--minutes", "1", "--threads", "1", "--finetune-rates", "0.001", "0.01", "--write-docs"]
