@@ -37,6 +37,7 @@ from bertworks.objectives.base import Objective
 from bertworks.train import state as checkpoint
 from bertworks.train.average import Average
 from bertworks.train.config import TrainConfig
+from bertworks.train.memory import kept_memory
 from bertworks.train.parallel import Parallel
 from bertworks.train.prefetch import Data, Prefetch
 from bertworks.train.schedule import scale_at
@@ -136,6 +137,7 @@ def train(
         module, objective, config, total_steps, seed, parallel, directory, dict(settings or {}), evaluate
     )
     with contextlib.ExitStack() as stack:
+        stack.enter_context(kept_memory())
         if state is not None:
             training.resume(state)
         if config.gradient_checkpointing:

@@ -20,6 +20,7 @@ from bertworks.errors import UsageError
 from bertworks.objectives.base import Objective
 from bertworks.train.average import Average
 from bertworks.train.config import TrainConfig
+from bertworks.train.memory import kept_memory
 from bertworks.train.parallel import Parallel
 from bertworks.train.prefetch import Data, Prefetch
 from bertworks.train.step import Stepper, recomputing
@@ -89,6 +90,7 @@ def measure_steps(
     tokens: list[int] = []
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(kept_memory())
         if config.gradient_checkpointing:
             stack.enter_context(recomputing(trained))
         batches = stack.enter_context(Prefetch(data, rank=parallel.rank, world=parallel.world, end=num_steps + 1))
