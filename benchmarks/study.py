@@ -221,8 +221,9 @@ def render(report: dict[str, Any]) -> str:
     seeds = " or ".join(str(count) for count in sorted(counts))
     budget = f"{report['tokens']:,} tokens" if report["tokens"] else f"{report['seconds']:.0f} seconds"
     size = "" if report["study"] in ("sizes", "depth") else f" size {report['size']},"
+    precision = "" if report.get("precision", "fp32") == "fp32" else f" {report['precision']},"
     conditions = (
-        f"{budget} a run, {seeds} seed{'' if counts == {1} else 's'} (mean, and the range in brackets),{size} "
+        f"{budget} a run, {seeds} seed{'' if counts == {1} else 's'} (mean, and the range in brackets),{size}{precision} "
         f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''} of {machine['processor']}."
     )
     return "\n".join(
@@ -252,6 +253,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--size", default="4x256x4")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only the variants whose names start so")
     parser.add_argument("--teacher", type=Path, metavar="DIR", help="of the study `distill`")
     add_data(parser)
@@ -280,6 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "tokens": options.tokens,
         "seeds": options.seeds,
         "size": options.size,
+        "precision": options.precision,
         "by_frequency": {},
         "runs": [],
     }
@@ -294,6 +297,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             replace(variant, settings=tuple(text.replace("{half}", size) for text in variant.settings))
             for variant in variants
         )
+    if options.precision != "fp32":
+        narrow = f"train.precision={options.precision}"
+        variants = tuple(replace(variant, settings=(*variant.settings, narrow)) for variant in variants)
     keys = {variant.name: key(variant, options.threads, options.teacher) for variant in variants}
     report["runs"] = [entry for entry in report["runs"] if keys.get(entry["variant"]) == entry["key"]]
     done = {(entry["variant"], entry["seed"]) for entry in report["runs"]}
