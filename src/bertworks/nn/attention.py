@@ -201,14 +201,14 @@ class MultiHeadAttention(nn.Module):
         holds the keys and values of earlier steps, or of the memory. A list passed as `weights` receives one
         (n, N, Lq, Lk) tensor per span.
         """
-        if rows is None and cache is None and not self.cross:
+        qkv: Tensor | None = None
+        if not self.cross and rows is None:
             qkv = self.qkv(x).view(len(x), 3, self.num_heads, self.head_size)
-            if narrow.suits(qkv) and self.head_size % 2 == 0:
-                dense = narrow.heads_apart(qkv, plan.spans, key_angles)
-                return self._attend_all(dense, plan, weights, len(x))
-            queries, keys, values = qkv.unbind(1)
-        else:
-            queries, keys, values = self._project(x, rows, memory, cache)  # (Tq or R, N, D), (Tk, N, D), (Tk, N, D)
+        if qkv is not None and cache is None and plan.spans and self.head_size % 2 == 0 and narrow.suits(qkv):
+            dense = narrow.heads_apart(qkv, plan.spans, key_angles)
+            return self.out(self._attend_all(dense, plan, weights).flatten(1))
+        # (Tq or R, N, D), (Tk, N, D), (Tk, N, D)
+        queries, keys, values = self._project(x, rows, memory, cache) if qkv is None else qkv.unbind(1)
         if query_angles is not None:
             queries = rotate(queries, query_angles)
         if key_angles is not None:
@@ -218,29 +218,23 @@ class MultiHeadAttention(nn.Module):
         if keys.dim() == 4:  # out of a cache: one dense problem
             (span,) = plan.spans
             dense_queries = queries.view(span.count, span.query_length, self.num_heads, self.head_size).transpose(1, 2)
-            extra = (plan.biases[0], plan.distances[0], plan.causal[0])
-            context = self._attend(dense_queries, keys, values, *extra, weights)
-            return self.out(context.flatten(1))
+            return self.out(self._attend_all([(dense_queries, keys, values)], plan, weights).flatten(1))
         query_places = [(span.query_start, span.count, span.query_length) for span in plan.spans]
         key_places = [(span.key_start, span.count, span.key_length) for span in plan.spans]
-        dense = list(
-            zip(_dense(queries, query_places), _dense(keys, key_places), _dense(values, key_places), strict=True)
-        )
-        return self._attend_all(dense, plan, weights, len(queries))
+        states = (_dense(queries, query_places), _dense(keys, key_places), _dense(values, key_places))
+        context = self._attend_all(list(zip(*states, strict=True)), plan, weights) if plan.spans else queries
+        return self.out(context.reshape(len(queries), self.num_heads * self.head_size))
 
     def _attend_all(
-        self, dense: list[tuple[Tensor, Tensor, Tensor]], plan: Plan, weights: list[Tensor] | None, num_queries: int
+        self, dense: list[tuple[Tensor, Tensor, Tensor]], plan: Plan, weights: list[Tensor] | None
     ) -> Tensor:
-        """Queries, keys and values of each span -> (num_queries, H)"""
+        """Queries, keys and values of each span -> the flat context (Tq or R, N, D)"""
         extras = zip(plan.biases, plan.distances, plan.causal, strict=True)
         contexts = [
             self._attend(*states, bias, distance, causal, weights)
             for states, (bias, distance, causal) in zip(dense, extras, strict=True)
         ]
-        if not contexts:
-            return self.out(self.out.weight.new_zeros(num_queries, self.num_heads * self.head_size))
-        context = contexts[0] if len(contexts) == 1 else torch.cat(contexts)
-        return self.out(context.reshape(num_queries, self.num_heads * self.head_size))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 
     def _project(
         self, x: Tensor, rows: Rows | None, memory: Tensor | None, cache: LayerCache | MemoryLayer | None
@@ -257,9 +251,7 @@ class MultiHeadAttention(nn.Module):
                 cache.keep(both)
             keys, values = both.unbind(1)
             return queries, keys, values
-        if rows is None:
-            queries, keys, values = self.qkv(x).view(x.shape[0], 3, *heads).unbind(1)
-            return queries, keys, values
+        assert rows is not None  # for all tokens it is one product
         size = self.num_heads * self.head_size  # the first third of the matrix makes queries, the rest keys and values
         queries = _columns(self.qkv, rows.take(x), 0, size)
         both = _columns(self.qkv, x, size, 3 * size)
