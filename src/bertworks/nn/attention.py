@@ -275,8 +275,8 @@ class MultiHeadAttention(nn.Module):
             causal = False
         dropout = self.dropout if self.training else 0.0
         # With dropout there is no fused CPU kernel: PyTorch would do the same products with a slower dropout.
-        narrow = queries.dtype == torch.bfloat16 and multiplies_bf16()
-        below = EXPLICIT_BELOW_NARROW if narrow else EXPLICIT_BELOW
+        quick = queries.dtype == torch.bfloat16 and multiplies_bf16()
+        below = EXPLICIT_BELOW_NARROW if quick else EXPLICIT_BELOW
         explicit = queries.device.type == "cpu" and (keys.shape[2] < below or dropout > 0.0)
         if weights is not None or explicit:
             context, probabilities = attend_explicit(

@@ -4,18 +4,19 @@ Where a processor multiplies bf16 itself, products are so quick that most of a s
 them, which PyTorch does one small operation after the other, each with a tensor of its own in slow memory. Here each of
 these places is one compiled loop that reads its rows once, computes them in fp32 in the cache and writes bf16:
 
-    `gated_gelu`   gelu(a) * b of a feed-forward network, and its gradient, for which only its input is remembered
-    `heads_apart`  a projection (T, 3, N, D) to queries, keys and values (n, N, L, D), turned by their rotary angles
+    `gated_gelu`     gelu(a) * b of a feed-forward network, and its gradient, for which only its input is remembered
+    `heads_apart`    a projection (T, 3, N, D) to queries, keys and values (n, N, L, D), turned by their rotary angles
     `softmax_error`  logits to the cross entropy's gradient, in their own memory
 
-A step of `modern` in the size 6x384x6 takes a sixth less time for it. The loops are in `narrow_loops`, which is imported
-when the first of them is wanted. The other way, PyTorch's own, is what runs everywhere else; the tests hold both equal.
+A step of `modern` in the size 6x384x6 takes a sixth less time for it. The loops (`narrow_loops`) serve every bf16 tensor on a
+processor, and are imported with the first one. Everything else goes PyTorch's way; the tests hold both equal.
 
 Legend: T tokens, I intermediate, N heads, D head size, n sequences of a span, L their length, C rows of logits, V vocabulary.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,21 +29,30 @@ from torch.autograd.function import once_differentiable
 
 from bertworks.nn.packed import Span
 
+log = logging.getLogger(__name__)
+
 MOST_THREADS = 64
-FEW_ROWS = 256
-"""With fewer, a second thread costs more than it takes over."""
+FEW_NUMBERS = 2**17
+"""With fewer for each, a further thread costs more than it takes over."""
 
 
 def suits(x: Tensor) -> bool:
     """Whether the loops here are for this tensor."""
-    return x.dtype == torch.bfloat16 and x.device.type == "cpu"
+    return x.dtype == torch.bfloat16 and x.device.type == "cpu" and _loops() is not None
 
 
+@cache
 def _loops() -> Any:
-    """The compiled loops. numba, which compiles them, takes long to import, and most who import this never want one."""
-    from bertworks.nn import narrow_loops
+    """The compiled loops; None where there is no compiler. numba takes long to import, and most never want it."""
+    try:
+        from numba import config
 
-    return narrow_loops
+        from bertworks.nn import narrow_loops
+
+        return None if config.DISABLE_JIT else narrow_loops
+    except Exception as error:  # whatever a compiler may raise: PyTorch can do it all
+        log.warning("bf16 on this processor goes without compiled loops: %s", error)
+        return None
 
 
 # -- rows among threads ------------------------------------------------------------------------------------------------
@@ -57,9 +67,9 @@ if hasattr(os, "register_at_fork"):  # a child process has none of its parent's 
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def _over_rows(loop: Callable[..., None], rows: int, *arguments: Any) -> None:
+def _over_rows(loop: Callable[..., None], rows: int, columns: int, *arguments: Any) -> None:
     """`loop(first, end, *arguments)` for all rows, cut up among as many threads as PyTorch has; no row knows of another."""
-    threads = min(torch.get_num_threads(), max(rows // FEW_ROWS, 1), MOST_THREADS)
+    threads = max(1, min(torch.get_num_threads(), rows * columns // FEW_NUMBERS, rows, MOST_THREADS))
     bounds = [rows * i // threads for i in range(threads + 1)]
     others = [_pool().submit(loop, bounds[i], bounds[i + 1], *arguments) for i in range(1, threads)]
     loop(bounds[0], bounds[1], *arguments)
@@ -87,7 +97,7 @@ class _GatedGelu(torch.autograd.Function):
         x = x.contiguous()
         ctx.save_for_backward(x)
         y = x.new_empty(len(x), x.shape[1] // 2)
-        _over_rows(_loops().gated_gelu_rows, len(x), _bits(x), _bits(y))
+        _over_rows(_loops().gated_gelu_rows, *x.shape, _bits(x), _bits(y))
         return y
 
     @staticmethod
@@ -95,7 +105,8 @@ class _GatedGelu(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         result = torch.empty_like(x)
-        _over_rows(_loops().gated_gelu_backward_rows, len(x), _bits(x), _bits(gradient.contiguous()), _bits(result))
+        loop = _loops().gated_gelu_backward_rows
+        _over_rows(loop, *x.shape, _bits(x), _bits(gradient.contiguous()), _bits(result))
         return result
 
 
@@ -109,21 +120,19 @@ def heads_apart(
 
     angles: cosines and sines (T, 1, D / 2), by which queries and keys are turned (see `positions.rotate`)
     """
-    cos, sin = (None, None) if angles is None else (angle.float().flatten(1).contiguous() for angle in angles)
+    if angles is None:
+        cos = sin = torch.empty(0, qkv.shape[-1] // 2, dtype=torch.float32)
+    else:
+        cos, sin = (angle.float().flatten(1).contiguous() for angle in angles)
     flat = _HeadsApart.apply(qkv, tuple(spans), cos, sin)
     return [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
 
 
 class _HeadsApart(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, qkv: Tensor, spans: tuple[Span, ...], cos: Tensor | None, sin: Tensor | None
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, qkv: Tensor, spans: tuple[Span, ...], cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
         qkv = qkv.contiguous()
         ctx.spans, ctx.shape = spans, qkv.shape
-        half = qkv.shape[-1] // 2
-        if cos is None or sin is None:
-            cos, sin = torch.ones(len(qkv), half), torch.zeros(len(qkv), half)
         ctx.save_for_backward(cos, sin)
         made: list[Tensor] = []
         for span in spans:
@@ -148,7 +157,8 @@ class _HeadsApart(torch.autograd.Function):
 
 def _over_span(loop: Any, span: Span, qkv: Tensor, three: list[Tensor], cos: Tensor, sin: Tensor) -> None:
     here = slice(span.key_start, span.key_start + span.count * span.key_length)
-    _over_rows(loop, here.stop - here.start, _bits(qkv[here]), *map(_bits, three), cos[here].numpy(), sin[here].numpy())
+    part = qkv[here]
+    _over_rows(loop, len(part), part[0].numel(), _bits(part), *map(_bits, three), cos[here].numpy(), sin[here].numpy())
 
 
 # -- cross entropy -----------------------------------------------------------------------------------------------------
@@ -157,7 +167,11 @@ def _over_span(loop: Any, span: Span, qkv: Tensor, three: list[Tensor], cos: Ten
 def softmax_error(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Cross entropy of bf16 logits (C, V) against targets (C,) int64, in fp32 -> loss (C,) and whether the target is the
     first of the largest logits (C,) bool. `logits` become their own gradient: softmax minus one-hot."""
-    loss = torch.empty(len(logits))
+    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < logits.shape[1]:
+        lowest, highest = int(targets.min()), int(targets.max())
+        raise IndexError(f"targets from {lowest} to {highest} are not all among {logits.shape[1]} logits")
+    loss = torch.empty(len(logits), dtype=torch.float32)
     correct = torch.empty(len(logits), dtype=torch.bool)
-    _over_rows(_loops().softmax_error_rows, len(logits), _bits(logits), targets.numpy(), loss.numpy(), correct.numpy())
+    loop = _loops().softmax_error_rows
+    _over_rows(loop, *logits.shape, _bits(logits), targets.numpy(), loss.numpy(), correct.numpy())
     return loss, correct

@@ -2,7 +2,8 @@
 
 A bf16 is the upper half of an fp32, so widening is a shift, and narrowing is a shift after rounding half to even. The loops
 are written such that LLVM makes vector instructions of them: simple loops over a row that stays in the cache, and
-no exponential of the C library. bf16 numbers come as their bits, int16.
+no exponential of the C library. bf16 numbers come as their bits, int16. What is not a number must stay so: the comparisons
+are written for it, and the compiler may reorder sums but not assume that all is finite.
 
 Legend: as in `narrow`.
 """
@@ -16,6 +17,8 @@ import numpy as np
 from bertworks.compiled import compile_loop
 
 F = np.float32
+FAST = {"reassoc", "contract", "nsz", "arcp"}
+
 # gelu(z) = z (1/2 + z P(z²) / Q(z²)), of which the bracket is the normal distribution's Φ(z): the least largest error of
 # gelu itself is 6e-6 for |z| <= 4.8. Its derivative, 1/2 + z R(z²) / S(z²), is off by 7e-7 for |z| <= 5.
 GELU_LIMIT = F(4.8)
@@ -37,7 +40,41 @@ ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 
 
 def _compiled(function: Any) -> Any:
-    return compile_loop(function, nogil=True, fastmath=True, error_model="numpy")
+    return compile_loop(function, nogil=True, fastmath=FAST, error_model="numpy")
+
+
+# -- small parts, which LLVM puts where they are called ----------------------------------------------------------------
+
+
+@_compiled
+def rounded(b: Any) -> Any:
+    """The bits of an fp32 as those of the nearest bf16."""
+    return np.int16((b + ROUND + ((b >> SHIFT) & ONE)) >> SHIFT)
+
+
+@_compiled
+def normal(z: Any) -> Any:
+    """Φ(z)"""
+    p0, p1, p2, p3 = GELU
+    q1, q2, q3 = GELU_BELOW
+    inside = min(max(z, -GELU_LIMIT), GELU_LIMIT)
+    s = inside * inside
+    above = inside * (((p3 * s + p2) * s + p1) * s + p0)
+    return F(0.5) + above / (((q3 * s + q2) * s + q1) * s + F(1.0))
+
+
+@_compiled
+def slope(z: Any) -> Any:
+    """The derivative of gelu at z."""
+    r0, r1, r2, r3, r4 = SLOPE
+    s1, s2, s3, s4, s5 = SLOPE_BELOW
+    inside = min(max(z, -SLOPE_LIMIT), SLOPE_LIMIT)
+    s = inside * inside
+    above = inside * ((((r4 * s + r3) * s + r2) * s + r1) * s + r0)
+    return F(0.5) + above / (((((s5 * s + s4) * s + s3) * s + s2) * s + s1) * s + F(1.0))
+
+
+# -- gated GELU --------------------------------------------------------------------------------------------------------
 
 
 @_compiled
@@ -46,21 +83,13 @@ def gated_gelu_rows(first: int, end: int, x: Any, y: Any) -> None:
     size = y.shape[1]
     wide = np.empty(2 * size, np.float32)
     wide_bits = wide.view(np.int32)
-    p0, p1, p2, p3 = GELU
-    q1, q2, q3 = GELU_BELOW
     for t in range(first, end):
         for i in range(2 * size):
             wide_bits[i] = np.int32(x[t, i]) << SHIFT
         for i in range(size):
-            z = wide[i]
-            inside = min(max(z, -GELU_LIMIT), GELU_LIMIT)
-            s = inside * inside
-            above = inside * (((p3 * s + p2) * s + p1) * s + p0)
-            below = ((q3 * s + q2) * s + q1) * s + F(1.0)
-            wide[i] = z * (F(0.5) + above / below) * wide[size + i]
+            wide[i] = wide[i] * normal(wide[i]) * wide[size + i]
         for i in range(size):
-            b = wide_bits[i]
-            y[t, i] = np.int16((b + ROUND + ((b >> SHIFT) & ONE)) >> SHIFT)
+            y[t, i] = rounded(wide_bits[i])
 
 
 @_compiled
@@ -69,44 +98,39 @@ def gated_gelu_backward_rows(first: int, end: int, x: Any, dy: Any, dx: Any) -> 
     size = dy.shape[1]
     wide, change = np.empty(2 * size, np.float32), np.empty(size, np.float32)
     wide_bits, change_bits = wide.view(np.int32), change.view(np.int32)
-    p0, p1, p2, p3 = GELU
-    q1, q2, q3 = GELU_BELOW
-    r0, r1, r2, r3, r4 = SLOPE
-    s1, s2, s3, s4, s5 = SLOPE_BELOW
     for t in range(first, end):
         for i in range(2 * size):
             wide_bits[i] = np.int32(x[t, i]) << SHIFT
         for i in range(size):
             change_bits[i] = np.int32(dy[t, i]) << SHIFT
         for i in range(size):
-            z = wide[i]
-            inside = min(max(z, -GELU_LIMIT), GELU_LIMIT)
-            s = inside * inside
-            above = inside * (((p3 * s + p2) * s + p1) * s + p0)
-            below = ((q3 * s + q2) * s + q1) * s + F(1.0)
-            value = z * (F(0.5) + above / below)
-            inside = min(max(z, -SLOPE_LIMIT), SLOPE_LIMIT)
-            s = inside * inside
-            above = inside * ((((r4 * s + r3) * s + r2) * s + r1) * s + r0)
-            below = ((((s5 * s + s4) * s + s3) * s + s2) * s + s1) * s + F(1.0)
-            wide[i] = change[i] * wide[size + i] * (F(0.5) + above / below)
-            wide[size + i] = change[i] * value
+            z, gate = wide[i], wide[size + i]
+            # z NaN: the slope, which is cut off, would not know it
+            wide[i] = change[i] * gate * slope(z) + (z - z)
+            wide[size + i] = change[i] * z * normal(z)
         for i in range(2 * size):
-            b = wide_bits[i]
-            dx[t, i] = np.int16((b + ROUND + ((b >> SHIFT) & ONE)) >> SHIFT)
+            dx[t, i] = rounded(wide_bits[i])
+
+
+# -- queries, keys and values ------------------------------------------------------------------------------------------
 
 
 @_compiled
 def apart_rows(first: int, end: int, qkv: Any, queries: Any, keys: Any, values: Any, cos: Any, sin: Any) -> None:
-    """qkv (T, 3, N, D) -> queries, keys and values, each (n, N, L, D); cos and sin (T, D / 2)."""
+    """qkv (T, 3, N, D) -> queries, keys and values, each (n, N, L, D); cos and sin (T, D / 2), or without rows."""
     heads, length, size = queries.shape[1:]
     half = size // 2
     old, new = np.empty(size, np.float32), np.empty(size, np.float32)
     old_bits, new_bits = old.view(np.int32), new.view(np.int32)
     for t in range(first, end):
         s, place = t // length, t % length
-        for part in range(2):
-            target = queries if part == 0 else keys
+        for part in range(3):
+            target = queries if part == 0 else keys if part == 1 else values
+            if part == 2 or len(cos) == 0:
+                for n in range(heads):
+                    for i in range(size):
+                        target[s, n, place, i] = qkv[t, part, n, i]
+                continue
             for n in range(heads):
                 for i in range(size):
                     old_bits[i] = np.int32(qkv[t, part, n, i]) << SHIFT
@@ -114,11 +138,7 @@ def apart_rows(first: int, end: int, qkv: Any, queries: Any, keys: Any, values: 
                     new[i] = old[i] * cos[t, i] - old[half + i] * sin[t, i]
                     new[half + i] = old[half + i] * cos[t, i] + old[i] * sin[t, i]
                 for i in range(size):
-                    b = new_bits[i]
-                    target[s, n, place, i] = np.int16((b + ROUND + ((b >> SHIFT) & ONE)) >> SHIFT)
-        for n in range(heads):
-            for i in range(size):
-                values[s, n, place, i] = qkv[t, 2, n, i]
+                    target[s, n, place, i] = rounded(new_bits[i])
 
 
 @_compiled
@@ -130,8 +150,13 @@ def together_rows(first: int, end: int, qkv: Any, queries: Any, keys: Any, value
     old_bits, new_bits = old.view(np.int32), new.view(np.int32)
     for t in range(first, end):
         s, place = t // length, t % length
-        for part in range(2):
-            source = queries if part == 0 else keys
+        for part in range(3):
+            source = queries if part == 0 else keys if part == 1 else values
+            if part == 2 or len(cos) == 0:
+                for n in range(heads):
+                    for i in range(size):
+                        qkv[t, part, n, i] = source[s, n, place, i]
+                continue
             for n in range(heads):
                 for i in range(size):
                     old_bits[i] = np.int32(source[s, n, place, i]) << SHIFT
@@ -139,11 +164,10 @@ def together_rows(first: int, end: int, qkv: Any, queries: Any, keys: Any, value
                     new[i] = old[i] * cos[t, i] + old[half + i] * sin[t, i]
                     new[half + i] = old[half + i] * cos[t, i] - old[i] * sin[t, i]
                 for i in range(size):
-                    b = new_bits[i]
-                    qkv[t, part, n, i] = np.int16((b + ROUND + ((b >> SHIFT) & ONE)) >> SHIFT)
-        for n in range(heads):
-            for i in range(size):
-                qkv[t, 2, n, i] = values[s, n, place, i]
+                    qkv[t, part, n, i] = rounded(new_bits[i])
+
+
+# -- cross entropy -----------------------------------------------------------------------------------------------------
 
 
 @_compiled
@@ -157,10 +181,9 @@ def softmax_error_rows(first: int, end: int, logits: Any, targets: Any, loss: An
     one_float = one.view(np.float32)
     for t in range(first, end):
         target = targets[t]
+        # As integers the bits have the order of the numbers, once those below zero are turned around.
         highest = np.int32(-(2**31))
-        for i in range(
-            size
-        ):  # as integers the bits have the order of the numbers, once those below zero are turned around
+        for i in range(size):
             b = np.int32(logits[t, i]) << SHIFT
             wide_bits[i] = b
             value = b ^ ((b >> 31) & ALL_BUT_SIGN)
@@ -173,7 +196,8 @@ def softmax_error_rows(first: int, end: int, logits: Any, targets: Any, loss: An
             earlier += wide[i] == top
         correct[t] = wanted == top and earlier == 0
         for i in range(size):  # exp(x - top) = 2**(whole + rest)
-            x = max((wide[i] - top) * LOG2_E, LOWEST_POWER)
+            x = (wide[i] - top) * LOG2_E
+            x = LOWEST_POWER if x < LOWEST_POWER else x
             whole = np.int32(x - F(0.5))
             rest = x - F(whole)
             wide[i] = (((((c6 * rest + c5) * rest + c4) * rest + c3) * rest + c2) * rest + c1) * rest + F(1.0)
@@ -188,5 +212,4 @@ def softmax_error_rows(first: int, end: int, logits: Any, targets: Any, loss: An
             wide[i] *= inverse
         wide[target] -= F(1.0)
         for i in range(size):
-            b = wide_bits[i]
-            logits[t, i] = np.int16((b + ROUND + ((b >> SHIFT) & ONE)) >> SHIFT)
+            logits[t, i] = rounded(wide_bits[i])

@@ -121,8 +121,8 @@ def rotary_angles(positions: Tensor, *, head_size: int, theta: float) -> tuple[T
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each pair (x_i, x_{i+D/2}) of x (T, N, D) by its token's angle."""
-    cos, sin = (angle.to(x.dtype) for angle in angles)
+    """Turn each pair (x_i, x_{i+D/2}) of x (T, N, D) by its token's angle; narrow numbers by fp32 angles."""
+    cos, sin = (angle.to(torch.promote_types(x.dtype, torch.float32)) for angle in angles)
     if torch.is_grad_enabled() and x.requires_grad:
         turned: Tensor = _Rotation.apply(x, cos, sin)
         return turned
@@ -131,7 +131,7 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
 class _Rotation(torch.autograd.Function):

@@ -219,7 +219,8 @@ class _Chunked(torch.autograd.Function):
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, rule: Rule, with_gradient: bool
     ) -> Tensor:
         output = Output(features, weight, bias)
-        size = max(1, CHUNK_BYTES // (len(weight) * features.element_size()))
+        bytes_each = 2 if narrow.suits(features) else 4  # elsewhere narrow logits are widened
+        size = max(1, CHUNK_BYTES // (len(weight) * bytes_each))
         memory = features.new_empty(min(size, len(features)), len(weight))
         loss = features.new_zeros((), dtype=torch.float32)
         gradients = _Gradients(output) if with_gradient else None
