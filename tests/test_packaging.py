@@ -17,17 +17,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PROGRAM = """
+import shlex
+
 import bertworks
 from bertworks.cli.main import main
 
 print(bertworks.__file__)
 for line in (
     "demo --files-only -o samples",
+    "fill 'She opened the [MASK] and went into the house.'",
     "embed samples/library.txt -o library.npy",
     "corpus build samples/library.txt --document row --tokenizer minilm -o corpus",
     "pretrain corpus --size tiny --steps 1 --set train.batch_tokens=256 -o run",
 ):
-    assert main(line.split()) == 0, line
+    assert main(shlex.split(line)) == 0, line
 """
 NOT_PACKAGED = re.compile(r"__pycache__|\.pyc$|\.part")
 
@@ -54,7 +57,13 @@ def test_the_wheel_has_every_file_of_the_package(dist: Path) -> None:
     package = ROOT / "src" / "bertworks"
     files = {f"bertworks/{path.relative_to(package).as_posix()}" for path in package.rglob("*") if path.is_file()}
     assert inside == {name for name in files if not NOT_PACKAGED.search(name)}
-    for needed in ("page.css", "py.typed", "samples/messages.csv", "train/recipes/modern.toml"):
+    for needed in (
+        "page.css",
+        "py.typed",
+        "samples/messages.csv",
+        "train/recipes/modern.toml",
+        "encoders/bertworks-en/config.json",
+    ):
         assert f"bertworks/{needed}" in inside
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -63,6 +72,7 @@ def test_the_wheel_has_every_file_of_the_package(dist: Path) -> None:
         "LICENSE",
         "mkdocs.yml",
         "benchmarks/cloze_questions.jsonl",
+        "benchmarks/english_card.md",
         "tests/test_packaging.py",
     } <= names
     assert not any(".cache" in name for name in names)
@@ -85,6 +95,7 @@ def test_the_wheel_runs_in_an_empty_folder(dist: Path, tmp_path: Path) -> None:
     said = run([str(scripts / "python"), "-c", PROGRAM], cwd=folder, env=clean)
     assert Path(said.splitlines()[0]).is_relative_to(site)
     assert "samples/messages.csv" in said
+    assert "She opened the door and went into the house." in said
     assert "63 rows" in said
     assert (folder / "run" / "report.html").exists()
 

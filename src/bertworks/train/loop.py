@@ -137,7 +137,8 @@ def train(
         module, objective, config, total_steps, seed, parallel, directory, dict(settings or {}), evaluate
     )
     with contextlib.ExitStack() as stack:
-        stack.enter_context(kept_memory())
+        if parallel.device.type == "cpu":
+            stack.enter_context(kept_memory())
         if state is not None:
             training.resume(state)
         if config.gradient_checkpointing:

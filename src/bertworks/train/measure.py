@@ -90,7 +90,8 @@ def measure_steps(
     tokens: list[int] = []
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(kept_memory())
+        if parallel.device.type == "cpu":
+            stack.enter_context(kept_memory())
         if config.gradient_checkpointing:
             stack.enter_context(recomputing(trained))
         batches = stack.enter_context(Prefetch(data, rank=parallel.rank, world=parallel.world, end=num_steps + 1))
