@@ -4,8 +4,9 @@
 
 Same corpus, same tokenizer, same held-out documents, same threads, same precision, one after the other on an otherwise idle
 machine; the Trainer gets the seconds that our run took, should that have overrun its budget. `--side-by-side` runs both at
-once instead, which with one thread each on two cores takes half the time and is as fair: what one takes of the memory's
-bandwidth the other lacks, and the Trainer's steps are those that fit when it is alone. It runs the usual masked-LM recipe: rows
+once instead, which with one thread each on two cores takes half the time. Each then lacks what the other takes of the memory's
+bandwidth; ours knows that when it counts the steps that fit its minutes, while the Trainer takes as many as fit when it is
+alone, and so takes longer than its minutes. It runs the usual masked-LM recipe: rows
 of 128 tokens joined and cut by `group_texts`, its MLM collator, AdamW, warm-up over a tenth and linear decay over as many
 steps as fit the minutes (measured first, like ours). Rows in a batch and learning rate are the best of a few trials of a
 third of the time each (`--peer-settings`), by the loss on held-out text, given beside its minutes.
@@ -36,10 +37,15 @@ from benchmarks.study import corpus_directory, spread, train
 
 CACHE = ROOT / "benchmarks" / ".cache" / "equal_time"
 OURS, THEIRS = "bertworks, modern", "transformers' Trainer, BERT"
-PLACES = {OURS: CACHE / "ours", THEIRS: CACHE / "theirs"}
 LENGTH = 128
 SETTINGS = ("32:3e-4", "32:5e-4", "8:2e-4", "8:5e-4")
 """Rows in a batch and learning rate of the Trainer."""
+
+
+def place(name: str, options: argparse.Namespace) -> Path:
+    """Where a model of these conditions is kept: `ours`, `theirs`, `trial`."""
+    side = "-side" if options.side_by_side else ""
+    return CACHE / f"{options.minutes:g}m-{options.size}-{options.precision}-{options.threads}{side}" / name
 
 
 def silence() -> None:
@@ -137,7 +143,7 @@ def run_ours(corpus: Path, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(options.threads)
-    output = PLACES[OURS]
+    output = place("ours", options)
     settings = (f"train.precision={options.precision}",)
     seconds = 60 * options.minutes
     entry = train(
@@ -261,8 +267,15 @@ def render(report: dict[str, Any]) -> str:
     )
 
 
-CONDITIONS = ("minutes", "size", "precision", "trial_share", "side_by_side")
-"""What a report is of: with others, nothing that it holds is taken over."""
+CONDITIONS = {
+    "minutes": None,
+    "size": None,
+    "threads": 2,
+    "precision": "fp32",
+    "trial_share": 1 / 3,
+    "side_by_side": False,
+}
+"""What a report is of, and what it was where a file does not say: with others, nothing that it holds is taken over."""
 PHASES = ("ours", "trials", "theirs", "finetune")
 
 
@@ -279,7 +292,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--side-by-side", action="store_true", help="train both at once")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     add_places(parser, "equal_time")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.side_by_side and len({"ours", "trials", "theirs"} & set(options.phases)) not in (0, 3):
+        parser.error("--side-by-side trains both: name the phases ours, trials and theirs, or none of them")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -301,7 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     if options.output.exists():
         before = json.loads(options.output.read_text(encoding="utf-8"))
-        if all(before.get(key) == report[key] for key in CONDITIONS):
+        if all(before.get(key, usual) == report[key] for key, usual in CONDITIONS.items()):
             report |= {
                 key: before.get(key, report[key]) for key in ("engines", "machine", "seconds_per_step", "trials")
             }
@@ -328,28 +344,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for setting in options.peer_settings:
             if setting not in report["trials"]:
                 steps = steps_in(setting, options.trial_share)
-                report["trials"][setting] = run_peer(corpus, setting, steps, CACHE / "trial", options)
+                report["trials"][setting] = run_peer(corpus, setting, steps, place("trial", options), options)
                 write_json(report, options.output)
-    if options.side_by_side and not engines:
+    if options.side_by_side and "ours" in options.phases and not engines:
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as both:
             setting = best_setting()
             ours = both.submit(run_ours, corpus, options)
-            theirs = both.submit(run_peer, corpus, setting, steps_in(setting, 1.0), PLACES[THEIRS], options)
-            keep(OURS, ours.result())
-            keep(THEIRS, theirs.result())
+            theirs = both.submit(run_peer, corpus, setting, steps_in(setting, 1.0), place("theirs", options), options)
+            found = {
+                OURS: ours.result(),
+                THEIRS: theirs.result(),
+            }  # both or neither: alone, either is another measurement
+        for name, entry in found.items():
+            keep(name, entry)
     if "theirs" in options.phases and THEIRS not in engines:
         setting = best_setting()
-        keep(THEIRS, run_peer(corpus, setting, steps_in(setting, 1.0), PLACES[THEIRS], options))
+        keep(THEIRS, run_peer(corpus, setting, steps_in(setting, 1.0), place("theirs", options), options))
     if "finetune" in options.phases:
         for seed in range(options.seeds):
-            for name, place in PLACES.items():
+            for name, kept in ((OURS, "ours"), (THEIRS, "theirs")):
                 tuned = report["engines"][name].setdefault("sst2_finetuned", {})
                 # Every learning rate with the first seed, the better one with the others.
                 rates = [f"{rate:g}" for rate in options.finetune_rates] if seed == 0 else [best_rate(tuned)]
                 for rate in rates:
                     known = tuned.setdefault(rate, [])
                     if len(known) == seed:
-                        known.append(finetune(place, options.data, seed, float(rate), options.precision))
+                        known.append(finetune(place(kept, options), options.data, seed, float(rate), options.precision))
                         say(f"{name}, seed {seed}, {rate}: {known[-1]:.4f}")
                         write_json(report, options.output)
     if options.write_docs:

@@ -288,7 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
-        if all(before[key] == report[key] for key in ("seconds", "tokens", "size")):
+        before.setdefault("precision", "fp32")
+        if all(before[key] == report[key] for key in ("seconds", "tokens", "size", "precision")):
             report |= {name: before[name] for name in ("by_frequency", "runs")}
     variants = study.variants
     if options.teacher is not None:
@@ -298,8 +299,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for variant in variants
         )
     if options.precision != "fp32":
-        narrow = f"train.precision={options.precision}"
-        variants = tuple(replace(variant, settings=(*variant.settings, narrow)) for variant in variants)
+        wanted = f"train.precision={options.precision}"
+        variants = tuple(replace(variant, settings=(*variant.settings, wanted)) for variant in variants)
     keys = {variant.name: key(variant, options.threads, options.teacher) for variant in variants}
     report["runs"] = [entry for entry in report["runs"] if keys.get(entry["variant"]) == entry["key"]]
     done = {(entry["variant"], entry["seed"]) for entry in report["runs"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,47 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert asked[8:] == [("ours", 1, 0.01), ("theirs", 1, 0.01)]
     page = page_of("equal_time", root, capsys)
     assert f"| {equal_time.OURS} | 1.1 | 2.00 | 25.0% | 4.500 | 0.50 | 70.0% | 81.5% (81.0%–82.0%) |" in page
+
+
+def test_equal_time_side_by_side(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are there or neither; another number of threads is another measurement."""
+    asked: list[str] = []
+    fails = [True]
+
+    def run_ours(corpus: Path, options: Any) -> dict[str, Any]:
+        asked.append("ours")
+        return {"tokens": 2e6, "seconds": 66.0, "judged": JUDGED, "difference": 0.5}
+
+    def run_peer(corpus: Path, setting: str, steps: int, output: Path, options: Any) -> dict[str, Any]:
+        asked.append(output.name)
+        if output.name == "theirs" and fails:
+            fails.clear()
+            raise OSError("no space")
+        return {"tokens": 1e6, "seconds": 70.0, "judged": JUDGED, "difference": 0.5}
+
+    monkeypatch.setattr(equal_time, "corpus_directory", lambda corpus, data: root / corpus)
+    monkeypatch.setattr(equal_time, "run_ours", run_ours)
+    monkeypatch.setattr(equal_time, "run_peer", run_peer)
+    monkeypatch.setattr(equal_time, "seconds_per_step", lambda corpus, setting, options: 1.0)
+    monkeypatch.setattr(equal_time, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    given = ["--minutes", "1", "--peer-settings", "8:2e-4", "--side-by-side", "--precision", "bf16", "--write-docs"]
+    given += ["--output", str(root / "equal_time.json"), "--phases", "ours", "trials", "theirs", "--threads"]
+    with pytest.raises(OSError, match="no space"):
+        equal_time.main([*given, "1"])
+    assert json.loads((root / "equal_time.json").read_text())["engines"] == {}
+    equal_time.main([*given, "1"])
+    assert sorted(asked) == ["ours", "ours", "theirs", "theirs", "trial"]
+    page = page_of("equal_time", root, capsys)
+    assert "bf16, 1 thread of" in page
+    assert "both at once" in page
+    equal_time.main([*given, "1"])
+    assert len(asked) == 5
+    equal_time.main([*given, "2"])
+    assert len(asked) == 8
+    with pytest.raises(SystemExit):
+        equal_time.parse(["--side-by-side", "--phases", "ours"])
 
 
 def test_rows_of_the_trainer(corpus: Path) -> None:
