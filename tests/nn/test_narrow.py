@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertworks.nn import narrow
+from bertworks.nn import narrow, narrow_loops
 from bertworks.nn.attention import MultiHeadAttention, make_plan
 from bertworks.nn.blocks import FeedForward
 from bertworks.nn.packed import Layout, Span
@@ -32,7 +32,7 @@ def leaves(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.clone().requires_grad_(), x.float().requires_grad_()
 
 
-@pytest.fixture(autouse=True, params=[1, 3])
+@pytest.fixture(params=[1, 3])
 def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in one piece, and cut up among three threads."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: request.param)
@@ -44,6 +44,7 @@ def close(ours: Tensor, exact: Tensor, *, atol: float = 1e-6) -> None:
     torch.testing.assert_close(ours.float(), exact.float(), rtol=1.01 * HALF, atol=atol)
 
 
+@pytest.mark.usefixtures("_threads")
 def test_gated_gelu() -> None:
     x = bf16(ROWS, 2 * 37, scale=3.0)
     x[0, :6] = torch.tensor([50.0, -50.0, 5.0, -5.0, 0.0, -4.8])  # beyond where the fraction is fitted
@@ -57,6 +58,7 @@ def test_gated_gelu() -> None:
     close(ours.grad, exact.grad, atol=2e-4)
 
 
+@pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("turned", [True, False])
 def test_heads_apart(turned: bool) -> None:
     heads, size = 3, 10
@@ -84,6 +86,7 @@ def test_heads_apart(turned: bool) -> None:
     close(ours.grad, exact.grad)
 
 
+@pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("vocab_size", [5, 1003])
 def test_softmax_error(vocab_size: int) -> None:
     logits = bf16(ROWS, vocab_size, scale=4.0)
@@ -103,9 +106,10 @@ def test_softmax_error(vocab_size: int) -> None:
     close(error, exact.grad, atol=1e-6)
 
 
+@pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("bad", [0x7FC0, 0xFFC0, 0xFFFF, 0x7F80], ids=["nan", "-nan", "-nan of ones", "inf"])
 def test_what_is_not_a_number_stays_so(bad: int) -> None:
-    x = bf16(40, 8)
+    x = bf16(40, 80)  # wide enough for vector instructions
     x.view(torch.int16)[1, 2] = torch.tensor(bad).to(torch.int16)
     finite = [row != 1 for row in range(40)]
     leaf = x.clone().requires_grad_()
@@ -113,6 +117,8 @@ def test_what_is_not_a_number_stays_so(bad: int) -> None:
     result.sum().backward()
     assert result.isfinite().all(dim=1).tolist() == finite
     assert leaf.grad.isfinite().all(dim=1).tolist() == finite
+    if x[1, 2].isnan():  # where it stood, too, although the slope there is cut off
+        assert leaf.grad[1, 2].isnan()
     for target in (0, 2):
         loss, _ = narrow.softmax_error(x.clone(), torch.full((40,), target))
         assert loss.isfinite().tolist() == finite
@@ -142,6 +148,34 @@ def test_without_a_compiler_pytorch_does_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert not narrow.suits(bf16(2, 2))
     program = "from bertworks.nn import narrow; import torch; assert not narrow.suits(torch.ones(1).bfloat16())"
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})
+
+
+def test_a_compiler_that_fails_is_done_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """numba compiles at the first call, and may then find its disk full."""
+
+    def fail() -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(narrow_loops, "compile_all", fail)
+    assert narrow._loops.__wrapped__() is None
+    assert "without compiled loops: No space left on device" in caplog.text
+
+
+def test_every_loop_is_compiled_before_it_is_used() -> None:
+    """For the very arrays that come: none is compiled once more in the middle of a training."""
+    loops = {name: loop for name, loop in vars(narrow_loops).items() if name.endswith("_rows")}
+    narrow_loops.compile_all()
+    compiled = {name: len(loop.signatures) for name, loop in loops.items()}
+    x = bf16(6, 8).requires_grad_()
+    narrow.gated_gelu(x).sum().backward()
+    qkv = bf16(6, 3, 2, 4).requires_grad_()
+    angles = rotary_angles(torch.arange(6), head_size=4, theta=100.0)
+    for turned in (angles, None):
+        torch.stack(narrow.heads_apart(qkv, [Span(2, 0, 3, 0, 3)], turned)[0]).sum().backward()
+    narrow.softmax_error(bf16(6, 8), torch.arange(6))
+    assert {name: len(loop.signatures) for name, loop in loops.items()} == compiled
 
 
 @pytest.mark.parametrize("causal", [True, False])

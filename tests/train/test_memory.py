@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bertworks.train import memory
+from tests.train.runs import make_corpus, run
 
 CHOICES = {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "LD_PRELOAD": "libjemalloc.so"}
 PROGRAM = """
-import resource, torch
+import ctypes, resource, torch
 from bertworks.train.memory import kept_memory
 
 def faults(megabytes):
@@ -24,6 +26,7 @@ def faults(megabytes):
         counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     return min(counts)
 
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: else a fault may be 2 MB
 print(faults(64), faults(8))
 with kept_memory():
     print(faults(64), faults(8))
@@ -81,3 +84,14 @@ def test_who_has_chosen_an_allocator_keeps_it(name: str, monkeypatch: pytest.Mon
     with memory.kept_memory():
         pass
     assert told.calls == []
+
+
+def test_trainings_and_their_measuring_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    monkeypatch.setattr(memory, "_library", lambda: told)
+    corpus = make_corpus(tmp_path, "bert")
+    run(corpus, tmp_path / "steps", steps=1)
+    once = [*memory.KEEPING.items(), *memory.USUAL.items(), "trim"]
+    assert told.calls == once
+    run(corpus, tmp_path / "budget", steps=None, budget=0.5)
+    assert told.calls == once * 3  # measured first

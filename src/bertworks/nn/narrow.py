@@ -8,8 +8,9 @@ these places is one compiled loop that reads its rows once, computes them in fp3
     `heads_apart`    a projection (T, 3, N, D) to queries, keys and values (n, N, L, D), turned by their rotary angles
     `softmax_error`  logits to the cross entropy's gradient, in their own memory
 
-A step of `modern` in the size 6x384x6 takes a sixth less time for it. The loops (`narrow_loops`) serve every bf16 tensor on a
-processor, and are imported with the first one. Everything else goes PyTorch's way; the tests hold both equal.
+With two threads, `modern` in the size 6x384x6 reads 7,500 tokens a second with them and 6,500 without. The loops
+(`narrow_loops`) serve every bf16 tensor on a processor, and are imported with the first one. Everything else goes PyTorch's
+way; the tests hold both equal.
 
 Legend: T tokens, I intermediate, N heads, D head size, n sequences of a span, L their length, C rows of logits, V vocabulary.
 """
@@ -49,7 +50,10 @@ def _loops() -> Any:
 
         from bertworks.nn import narrow_loops
 
-        return None if config.DISABLE_JIT else narrow_loops
+        if config.DISABLE_JIT:
+            return None
+        narrow_loops.compile_all()  # here, where it can still be done without
+        return narrow_loops
     except Exception as error:  # whatever a compiler may raise: PyTorch can do it all
         log.warning("bf16 on this processor goes without compiled loops: %s", error)
         return None

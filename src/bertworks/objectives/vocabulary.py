@@ -24,9 +24,8 @@ Legend: R rows, C rows of a chunk, E features, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -138,8 +137,11 @@ class _Targets:
         self.correct = targets.new_zeros(())
         self.sampled = torch.empty_like(targets)
 
+    def stays_narrow(self, x: Tensor) -> bool:
+        return self.uniform is None and not self.smoothing and narrow.suits(x)
+
     def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        if self.uniform is None and not self.smoothing and narrow.suits(logits):
+        if self.stays_narrow(logits):
             losses, correct = narrow.softmax_error(logits, self.targets[part])  # (C,) each; logits are the error now
             self.correct += correct.sum()
             return losses.sum(), logits
@@ -169,6 +171,9 @@ class _Sampled(_Targets):
         super().__init__(targets, None, ties=ties, smoothing=0.0)
         self.offsets = offsets
 
+    def stays_narrow(self, x: Tensor) -> bool:
+        return False
+
     def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
         logits = logits.float()
         target = self.targets[part, None]  # (C, 1)
@@ -182,6 +187,9 @@ class _Softened:
     def __init__(self, teacher: Output, temperature: float) -> None:
         self.teacher = teacher
         self.temperature = temperature
+
+    def stays_narrow(self, x: Tensor) -> bool:
+        return False
 
     def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
         wanted = self.teacher.logits(part).float().div_(self.temperature).log_softmax(dim=-1)  # (C, V)
@@ -202,8 +210,17 @@ def _draw(weights: Tensor, uniform: Tensor) -> Tensor:
 
 # -- the chunks --------------------------------------------------------------------------------------------------------
 
-Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
-"""Logits (C, V), which it may overwrite, and which rows they are -> their summed loss in fp32 and its gradient (C, V)."""
+
+class Rule(Protocol):
+    """What the loss is."""
+
+    def stays_narrow(self, x: Tensor) -> bool:
+        """Whether logits of the kind of `x` are worked on as they are; else they are widened to fp32."""
+        ...
+
+    def __call__(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        """Logits (C, V), which it may overwrite, and which rows they are -> their loss, summed in fp32, and its gradient."""
+        ...
 
 
 def _chunked(output: Output, rule: Rule) -> Tensor:
@@ -219,7 +236,7 @@ class _Chunked(torch.autograd.Function):
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, rule: Rule, with_gradient: bool
     ) -> Tensor:
         output = Output(features, weight, bias)
-        bytes_each = 2 if narrow.suits(features) else 4  # elsewhere narrow logits are widened
+        bytes_each = 2 if rule.stays_narrow(features) else 4
         size = max(1, CHUNK_BYTES // (len(weight) * bytes_each))
         memory = features.new_empty(min(size, len(features)), len(weight))
         loss = features.new_zeros((), dtype=torch.float32)
