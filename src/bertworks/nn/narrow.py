@@ -50,7 +50,7 @@ def _loops() -> Any:
 
         from bertworks.nn import narrow_loops
 
-        if config.DISABLE_JIT:
+        if config.DISABLE_JIT:  # type: ignore[attr-defined]
             return None
         narrow_loops.compile_all()  # here, where it can still be done without
         return narrow_loops
