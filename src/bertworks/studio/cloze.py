@@ -55,7 +55,7 @@ def cloze_answer(loaded: LoadedModel, text: str, originals: list[str], *, top_k:
     if "mlm" not in loaded.model.heads:
         raise ModelError(
             "this model cannot fill masks: it has no masked-LM head; start the studio with one that has, "
-            "for example a run of `bertworks pretrain --recipe bert` or bert-base-uncased from the Hub"
+            "for example bertworks-en or a finished run of `bertworks pretrain --recipe bert`"
         )
     count = text.count(ANY_MASK)
     if count > MAX_MASKS:

@@ -43,7 +43,7 @@ export function maskText(text, masked) {
 export function mount(root, context) {
   const able = context.models.filter((model) => model.can.includes("cloze"));
   if (!able.length) {
-    fill(root, h("p", { class: "notice" }, "None of the loaded models can fill masks: that takes a masked-language-model head. Start the studio with one, for example a finished run of “bertworks pretrain --recipe bert”, or “bertworks studio bert-base-uncased” where there is a network."));
+    fill(root, h("p", { class: "notice" }, "None of the loaded models can fill masks: that takes a masked-language-model head. Start the studio with one: “bertworks studio bertworks-en”, or a finished run of “bertworks pretrain --recipe bert”."));
     return undefined;
   }
   const results = h("div", { "aria-live": "polite" });
