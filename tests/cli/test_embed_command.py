@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,3 +222,16 @@ def test_a_retrained_model_does_not_continue(
     (directory / "model.safetensors").write_bytes(b"newer")
     assert model_identity(str(directory)) != before
     assert model_identity("minilm") == "minilm"
+
+
+def test_other_weights_of_our_encoder_are_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bertworks.cli.common import model_identity
+
+    resolving = sys.modules["bertworks.hub.resolve"]
+    before = model_identity("bertworks-en")
+    assert before[0] == "bertworks-en"
+    shutil.copytree(resolving.ENGLISH_DIRECTORY, tmp_path / "next")
+    monkeypatch.setattr(resolving, "ENGLISH_DIRECTORY", tmp_path / "next")
+    assert model_identity("bertworks-en") == before  # wherever the package lies
+    (tmp_path / "next" / "int8.safetensors").write_bytes(b"trained further")
+    assert model_identity("bertworks-en") != before

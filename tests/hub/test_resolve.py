@@ -365,3 +365,19 @@ def test_downloading_takes_only_what_is_read(
     assert "'org/name' has no revision 'nope' on the Hugging Face Hub" in revision
     assert "'org/other' is neither a directory nor a model on the Hugging Face Hub that you may read" in other
     assert resolve("org/name") == Path(found), "from the cache, with the server gone"
+
+
+@pytest.mark.parametrize("alias", module.ALIASES)
+def test_a_directory_with_the_name_of_an_alias_is_that_directory(
+    alias: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolve(alias) != Path(alias)
+    (tmp_path / alias).mkdir()
+    assert resolve(alias) == Path(alias)
+
+
+def test_an_installation_without_our_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENGLISH_DIRECTORY", tmp_path / "none")
+    with pytest.raises(ModelError, match="bertworks-en is missing from this installation of bertworks"):
+        resolve("bertworks-en")

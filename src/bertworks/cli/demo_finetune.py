@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertworks.cli.common import DEFAULT_MODEL
+from bertworks.cli.common import model_option
 
 NEW_MESSAGES = (
     "My parcel has been travelling for three weeks.",
@@ -94,12 +94,11 @@ def fine_tune(
     assert finished is not None
     result = read_result(output)
     predictions = bertworks.load(output, device=device).predict(list(NEW_MESSAGES))
-    with_model = "" if model == DEFAULT_MODEL else f" --model {model}"
     how = f"--dev-fraction {DEV_FRACTION} --epochs {EPOCHS:g} --learning-rate {LEARNING_RATE:g}"
     return FineTuned(
         directory=str(output),
         report=str(output / REPORT),
-        command=f"bertworks finetune classify --train {file}{with_model} {how} -o {output.name}",
+        command=f"bertworks finetune classify --train {file}{model_option(model)} {how} -o {output.name}",
         num_train=result["examples"]["train"],
         num_dev=result["examples"]["dev"],
         accuracy=finished.figures["accuracy"],

