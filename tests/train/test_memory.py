@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,11 @@ import pytest
 from bertworks.train import memory
 from tests.train.runs import make_corpus, run
 
-CHOICES = {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "LD_PRELOAD": "libjemalloc.so"}
+CHOICES = {
+    "MALLOC_ARENA_MAX": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "LD_PRELOAD": "/usr/lib/libjemalloc.so.2",
+}
 PROGRAM = """
 import ctypes, resource, torch
 from bertworks.train.memory import kept_memory
@@ -46,10 +51,13 @@ def test_memory_is_kept_inside_and_given_back_outside() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     outside, inside, after = [[int(count) for count in line.split()] for line in done.stdout.splitlines()]
-    assert outside[0] > 10_000
-    assert inside[0] < 1_000
-    assert after[0] > 10_000
-    assert after[1] < 100  # 8 MB are kept by glibc itself, and still are
+    pages = 64 * 2**20 // resource.getpagesize()
+    if not outside[0]:
+        pytest.skip("faults are not counted here")
+    assert outside[0] > 0.6 * pages
+    assert inside[0] < 0.06 * pages
+    assert after[0] > 0.6 * pages
+    assert after[1] < 0.06 * pages / 8  # 8 MB are kept by glibc itself, and still are
 
 
 class Told:
@@ -86,12 +94,17 @@ def test_who_has_chosen_an_allocator_keeps_it(name: str, monkeypatch: pytest.Mon
     assert told.calls == []
 
 
+def test_another_library_loaded_before_is_no_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    monkeypatch.setattr(memory, "_library", lambda: told)
+    monkeypatch.setenv("LD_PRELOAD", "/usr/lib/libiomp5.so")
+    with memory.kept_memory():
+        pass
+    assert told.calls
+
+
 def test_trainings_and_their_measuring_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told()
     monkeypatch.setattr(memory, "_library", lambda: told)
-    corpus = make_corpus(tmp_path, "bert")
-    run(corpus, tmp_path / "steps", steps=1)
-    once = [*memory.KEEPING.items(), *memory.USUAL.items(), "trim"]
-    assert told.calls == once
-    run(corpus, tmp_path / "budget", steps=None, budget=0.5)
-    assert told.calls == once * 3  # measured first
+    run(make_corpus(tmp_path, "bert"), tmp_path / "run", steps=1)
+    assert told.calls == [*memory.KEEPING.items(), *memory.USUAL.items(), "trim"] * 2  # measured, then trained

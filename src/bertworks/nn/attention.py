@@ -204,7 +204,8 @@ class MultiHeadAttention(nn.Module):
         qkv: Tensor | None = None
         if not self.cross and rows is None:
             qkv = self.qkv(x).view(len(x), 3, self.num_heads, self.head_size)
-        if qkv is not None and cache is None and plan.spans and self.head_size % 2 == 0 and narrow.suits(qkv):
+        one_pass = cache is None and query_angles is key_angles and plan.spans and self.head_size % 2 == 0
+        if qkv is not None and one_pass and narrow.suits(qkv):
             dense = narrow.heads_apart(qkv, plan.spans, key_angles)
             return self.out(self._attend_all(dense, plan, weights).flatten(1))
         # (Tq or R, N, D), (Tk, N, D), (Tk, N, D)

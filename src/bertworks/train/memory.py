@@ -57,9 +57,10 @@ def _set(library: Any, settings: dict[int, int]) -> None:
 
 
 def _glibc() -> Any:
-    """The C library, where it is glibc with its own allocator as it comes."""
+    """The C library, where it is glibc with its own allocator as it comes; those to be loaded before it have `malloc` in
+    their names (libjemalloc, libtcmalloc, libmimalloc)."""
     chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    return None if chosen or os.environ.get("LD_PRELOAD") else _library()
+    return None if chosen or "malloc" in os.environ.get("LD_PRELOAD", "") else _library()
 
 
 @cache

@@ -94,7 +94,10 @@ Event = Note | Planned | Stepped | Stopped | Finished
 
 
 def pretrain(options: RunOptions, *, stop: threading.Event | None = None) -> Iterator[Event]:
-    """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`."""
+    """Train, or continue, as `options` say. Setting `stop` saves after the step in hand and ends with `Stopped`.
+
+    Who leaves the loop early closes the generator: until then the process keeps the memory of a training.
+    """
     started = time.perf_counter()
     check(options)
     track = check_trackers(options.track, resumed=options.output if options.resume else None)
