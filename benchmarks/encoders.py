@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine
-from benchmarks.options import ROOT, add_places, command_line, say
+from benchmarks.options import ROOT, add_models, add_places, command_line, name_and_place, say
 from benchmarks.quality import Row, told, typed
 from benchmarks.report import table, write_json
 from benchmarks.study import run
@@ -114,9 +114,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.encoders", description="Encoders, fine-tuned.")
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="an alias, a directory or a Hub id; NAME=MODEL names it"
-    )
+    add_models(parser)
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
@@ -138,8 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report["command"] = command_line("encoders", arguments)
     report["machine"] = describe_machine(options.threads, ["bertworks", "torch"])
     for given in options.models:
-        title, _, model = given.rpartition("=")
-        title = title or Path(model).name
+        title, model = name_and_place(given)
         if title not in report["models"]:
             weights = sum(parameter.numel() for parameter in hub.load(model).model.parameters())
             report["models"][title] = {"parameters": weights, "sets": {}}

@@ -5,16 +5,17 @@
 
 The encoder is trained in pieces, each of which goes on with the weights of the one before it. `add` notes what a piece cost and
 reached so far (`benchmarks/results/english.json`; a run of the same name is noted anew), puts its weights into the package in
-one byte a number, takes out what was measured with the weights before them, and writes the card: README.md beside them, and
-docs/bertworks-en.md. Its words are those of `english_card.md`; what was measured comes from that file and from those of
-`benchmarks.cloze`, `benchmarks.leanings` and `benchmarks.encoders`. Call it where the run was started, and on the machine that
-made it.
+one byte a number, takes out what was measured with other weights (the results and their pages in docs/benchmarks), and writes
+the card: README.md beside them, and docs/bertworks-en.md. Its words are those of `english_card.md`; what was measured comes
+from that file and from those of `benchmarks.cloze`, `benchmarks.leanings` and `benchmarks.encoders`. Call it where the run was
+started, and on the machine that made it; then `make results`.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,13 +26,13 @@ from benchmarks import cloze, encoders, leanings
 from benchmarks.harness import describe_machine
 from benchmarks.options import ROOT, command_line
 from benchmarks.quality import told
-from benchmarks.report import table, write_json
+from benchmarks.report import embedded, table, write_json
 from bertworks.hub.resolve import ENGLISH, ENGLISH_DIRECTORY
 
 RESULTS = ROOT / "benchmarks" / "results"
 OUTPUT = RESULTS / "english.json"
 TEMPLATE = Path(__file__).with_name("english_card.md")
-PAGE = ROOT / "docs" / f"{ENGLISH}.md"
+DOCS = ROOT / "docs"
 MEASURED_WITH = ("cloze", "encoders", "layers", "leanings")
 HEADER = """---
 license: apache-2.0
@@ -69,6 +70,7 @@ def piece(run: Path, options: argparse.Namespace) -> dict[str, Any]:
         "tokens": steps[-1]["tokens"],
         "minutes": steps[-1]["seconds"] / 60,
         "precision": recipe.train.precision,
+        "longest": recipe.data.longest,
         "corpus_tokens": corpus.num_tokens,
         "held_out_tokens": int(corpus.document_lengths()[held_out].sum()),
         "held_out": {"step": judged[-1]["step"], **figures},
@@ -123,15 +125,17 @@ def weights() -> str:
 
 
 def forget_older() -> None:
-    """Take out what other programs measured with weights that are no longer there."""
+    """Take out what other programs measured with weights that are no longer there, with their pages."""
     for name in MEASURED_WITH:
-        report, path = _load(name), RESULTS / f"{name}.json"
+        report, path, page = _load(name), RESULTS / f"{name}.json", DOCS / "benchmarks" / f"{name}.md"
         if report is None or report["models"].pop(ENGLISH, None) is None:
             continue
         if report["models"]:
             write_json(report, path)
+            page.write_text(importlib.import_module(f"benchmarks.{name}").render(report), encoding="utf-8")
         else:
             path.unlink()
+            page.unlink(missing_ok=True)
 
 
 def _load(name: str) -> Any:
@@ -143,11 +147,6 @@ def _only_ours(report: Any) -> Any:
     """A report of several models, with this one alone; None where it is not in it."""
     found = None if report is None else report["models"].get(ENGLISH)
     return None if found is None else {**report, "models": {ENGLISH: found}}
-
-
-def _body(page: str) -> str:
-    """A benchmark's page without its title and its line on who wrote it."""
-    return "\n".join(line for line in page.splitlines() if not line.startswith(("# ", "Written by "))).strip() + "\n"
 
 
 def finetuned(sets: Mapping[str, Any]) -> str:
@@ -165,17 +164,19 @@ def card(report: Mapping[str, Any]) -> str:
     asked, judged, leaning = (_only_ours(_load(name)) for name in ("cloze", "encoders", "leanings"))
     parts = {
         "training": training(report),
-        "cloze": None if asked is None else _body(cloze.render(asked)),
+        "cloze": None if asked is None else "".join(embedded(cloze.render(asked), 3)),
         "finetuned": None if judged is None else finetuned(judged["models"][ENGLISH]["sets"]),
-        "leanings": None if leaning is None else _body(leanings.render(leaning)),
+        "leanings": None if leaning is None else "".join(embedded(leanings.render(leaning), 3)),
     }
     last, config = report["pieces"][-1], json.loads((ENGLISH_DIRECTORY / "config.json").read_text(encoding="utf-8"))
     numbers = {
         "layers": config["num_hidden_layers"],
         "width": config["hidden_size"],
+        "every": config["global_attn_every_n_layers"],
         "each_side": config["local_attention"] // 2,
         "vocabulary": config["vocab_size"],
         "window": config["max_position_embeddings"],
+        "longest": max(entry["longest"] for entry in report["pieces"]),
         "corpus_tokens": last["corpus_tokens"],
         "held_out_tokens": last["held_out_tokens"],
     }
@@ -194,7 +195,7 @@ def render(report: Mapping[str, Any]) -> str:
 def write_card(report: Mapping[str, Any]) -> None:
     text = card(report)
     (ENGLISH_DIRECTORY / "README.md").write_text(HEADER + "\n" + text, encoding="utf-8")
-    PAGE.write_text(text, encoding="utf-8")
+    (DOCS / f"{ENGLISH}.md").write_text(text, encoding="utf-8")
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -218,11 +219,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report = json.loads(OUTPUT.read_text(encoding="utf-8"))
     if options.what == "add":
         entry = piece(options.run, options)  # before anything is changed
-        before = weights()
         if bertworks(["convert", str(options.run), str(ENGLISH_DIRECTORY), "--dtype", "int8", "--overwrite"]):
             sys.exit(1)
-        if weights() != before:
+        if piece(options.run, options)["steps"] != entry["steps"]:
+            sys.exit(f"{options.run} has written a checkpoint in the meantime: call it again")
+        if weights() != report.get("weights"):
             forget_older()
+        report["weights"] = weights()
         report["pieces"] = [other for other in report["pieces"] if other["run"] != entry["run"]] + [entry]
         report["command"] = command_line("english", arguments)
         report["machine"] = entry["machine"]

@@ -5,11 +5,11 @@
 Same corpus, same tokenizer, same held-out documents, same threads, same precision, one after the other on an otherwise idle
 machine; the Trainer gets the seconds that our run took, should that have overrun its budget. `--side-by-side` runs both at
 once instead, which with one thread each on two cores takes half the time. Each then lacks what the other takes of the memory's
-bandwidth; ours knows that when it counts the steps that fit its minutes, while the Trainer takes as many as fit when it is
-alone, and so takes longer than its minutes. It runs the usual masked-LM recipe: rows
+bandwidth; ours knows that when it counts the steps that fit its minutes, while the Trainer takes as many as fit its minutes
+when it is alone, and so takes longer. It runs the usual masked-LM recipe: rows
 of 128 tokens joined and cut by `group_texts`, its MLM collator, AdamW, warm-up over a tenth and linear decay over as many
-steps as fit the minutes (measured first, like ours). Rows in a batch and learning rate are the best of a few trials of a
-third of the time each (`--peer-settings`), by the loss on held-out text, given beside its minutes.
+steps as fit the minutes (measured first, like ours). Rows in a batch and learning rate (`--peer-settings`) are the best of a
+few trials of a share of the time each (`--trial-share`), by the loss on held-out text, given beside its minutes.
 
 Judged alike: masked accuracy at 15 % on held-out text, and SST-2 after fine-tuning both with the same program,
 `bertworks finetune`, several seeds. What is finished is kept in benchmarks/.cache and not repeated.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -45,7 +46,10 @@ SETTINGS = ("32:3e-4", "32:5e-4", "8:2e-4", "8:5e-4")
 def place(name: str, options: argparse.Namespace) -> Path:
     """Where a model of these conditions is kept: `ours`, `theirs`, `trial`."""
     side = "-side" if options.side_by_side else ""
-    return CACHE / f"{options.minutes:g}m-{options.size}-{options.precision}-{options.threads}{side}" / name
+    conditions = (
+        f"{options.minutes:g}m-{options.size}-{options.precision}-{options.threads}-{options.trial_share:.2f}{side}"
+    )
+    return CACHE / conditions / name
 
 
 def silence() -> None:
@@ -361,6 +365,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         setting = best_setting()
         keep(THEIRS, run_peer(corpus, setting, steps_in(setting, 1.0), place("theirs", options), options))
     if "finetune" in options.phases:
+        if not all(place(kept, options).is_dir() for kept in ("ours", "theirs")):
+            sys.exit(
+                f"the models of {options.output} are no longer in {CACHE}: give another --output to train them anew"
+            )
         for seed in range(options.seeds):
             for name, kept in ((OURS, "ours"), (THEIRS, "theirs")):
                 tuned = report["engines"][name].setdefault("sst2_finetuned", {})

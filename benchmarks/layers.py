@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine
-from benchmarks.options import ROOT, add_places, command_line, say
+from benchmarks.options import ROOT, add_models, add_places, command_line, name_and_place, say
 from benchmarks.report import table, write_json
 from benchmarks.study import run
 
@@ -69,9 +69,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description="Which layer?")
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="an alias, a directory or a Hub id; NAME=MODEL names it"
-    )
+    add_models(parser)
     parser.add_argument("--options", default="", metavar="TEXT", help='for `probe layers`, e.g. "--seeds 3"')
     add_places(parser, "layers")
     return parser.parse_args(arguments)
@@ -86,8 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report["command"] = command_line("layers", arguments)
     report["machine"] = describe_machine(2, ["bertworks", "torch"])
     for given in options.models:
-        name, _, model = given.rpartition("=")
-        name = name or Path(model).name
+        name, model = name_and_place(given)
         if name not in report["models"]:
             say(name)
             report["models"][name] = probed(model, options)

@@ -22,11 +22,10 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import describe_machine
-from benchmarks.options import ROOT, add_places, command_line, say
+from benchmarks.options import ROOT, add_models, add_places, command_line, name_and_place, say
 from benchmarks.report import table, write_json
 
 LIST = "wordvectors/bolukbasi"
@@ -110,9 +109,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.leanings", description="She or he?")
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="an alias, a directory or a Hub id; NAME=MODEL names it"
-    )
+    add_models(parser)
     parser.add_argument("--threads", type=int, default=2)
     add_places(parser, "leanings")
     return parser.parse_args(arguments)
@@ -144,8 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.output.exists():
         report["models"] = json.loads(options.output.read_text(encoding="utf-8"))["models"]
     for given in options.models:
-        name, _, place = given.rpartition("=")
-        name = name or Path(place).name
+        name, place = name_and_place(given)
         try:
             report["models"][name] = measure(bertworks.load(place), professions)
         except BertworksError as error:

@@ -25,6 +25,19 @@ def add_places(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--write-docs", action="store_true", help=f"also write docs/benchmarks/{name}.md")
 
 
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """The models, which `name_and_place` takes apart."""
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="an alias, a directory or a Hub id; NAME=MODEL names it"
+    )
+
+
+def name_and_place(given: str) -> tuple[str, str]:
+    """MODEL or NAME=MODEL -> its name in the report, and what loads it."""
+    name, _, place = given.rpartition("=")
+    return name or Path(place).name, place
+
+
 def command_line(name: str, arguments: Sequence[str] | None) -> str:
     """The command as typed, for the report."""
     shown = sys.argv[1:] if arguments is None else list(arguments)

@@ -29,6 +29,14 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def embedded(page: str, depth: int = 4) -> list[str]:
+    """A page of a benchmark as a part of another: without its title and its first line on who wrote it, headings deeper."""
+    lines = page.splitlines()
+    kept = [line for line in lines if not line.startswith(("# ", "Written by "))]
+    deeper = [("#" * depth + " " + line.removeprefix("## ")) if line.startswith("## ") else line for line in kept]
+    return ["\n".join(deeper).strip("\n") + "\n"]
+
+
 def workload_section(workload: Mapping[str, Any]) -> str:
     """One table: speed with spread, ratio to the baseline, share of the limit, memory, how right the results are."""
     one_by_one = workload["calls"] > 1

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import ROOT, say
+from benchmarks.report import embedded
 
 COMMANDS = {
     "cloze": "python -m benchmarks.cloze bertworks-en --write-docs",
@@ -105,14 +106,6 @@ class Page:
         """Where published figures come from."""
         found: str = self.published["sources"][name]
         return found
-
-
-def embedded(page: str, depth: int = 4) -> list[str]:
-    """A page of a benchmark as a part of another: without its title and its first line on who wrote it, headings deeper."""
-    lines = page.splitlines()
-    kept = [line for line in lines if not line.startswith(("# ", "Written by "))]
-    deeper = [("#" * depth + " " + line.removeprefix("## ")) if line.startswith("## ") else line for line in kept]
-    return ["\n".join(deeper).strip("\n") + "\n"]
 
 
 def rendered(name: str, report: dict[str, Any]) -> list[str]:

@@ -21,8 +21,8 @@ from benchmarks import (
     vectors,
 )
 from benchmarks.plot import Bar, amount, bars, lines
-from benchmarks.report import table
-from benchmarks.results_page import Page, embedded
+from benchmarks.report import embedded, table
+from benchmarks.results_page import Page
 from benchmarks.results_speed import speed
 
 Report = dict[str, Any]

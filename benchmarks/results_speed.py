@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks import corpus, finetune, serve
 from benchmarks.plot import Bar, bars
-from benchmarks.report import spread, startup_section, table
-from benchmarks.results_page import COMMANDS, Page, embedded
+from benchmarks.report import embedded, spread, startup_section, table
+from benchmarks.results_page import COMMANDS, Page
 
 OURS = "bertworks"
 WITH_WORKLOADS = ("embed", "tokenize", "train_tokenizer", "pretrain", "vectors", "decode")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from benchmarks import leanings
+
+import bertworks
 
 
 class Scripted:
@@ -52,3 +56,24 @@ def test_leanings_by_hand() -> None:
         "models": {"m": found},
     }
     assert "| m | 25% | 67% | 1.00 | nurse, clerk, pilot | pilot, clerk, nurse |" in leanings.render(report)
+
+
+def test_the_published_list_is_asked(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Even:
+        """Every second word is a woman's, but for the neutral one."""
+
+        def fill(self, text: str, targets: Any) -> Any:
+            she = 0.5 if "person" in text else 0.25 + 0.5 * (len(text) % 2)
+            return [
+                SimpleNamespace(target=word, probability=p) for word, p in zip(targets, (she, 1 - she), strict=True)
+            ]
+
+    monkeypatch.setattr(bertworks, "load", lambda place: {"a": Even()}[place])
+    output = tmp_path / "leanings.json"
+    for name in ("one=a", "two=a"):  # the second joins the first
+        leanings.main([name, "--data", str(shared_data), "--output", str(output), "--threads", "1"])
+    report = json.loads(output.read_text())
+    assert list(report["models"]) == ["one", "two"]
+    assert report["models"]["one"] == report["models"]["two"]
+    assert report["professions"] == len(report["models"]["one"]["leanings"]) > 200
+    assert "actress" not in report["models"]["one"]["leanings"]

@@ -113,7 +113,7 @@ def made_up() -> dict[str, dict[str, Any]]:
         "minutes": 60.0,
         "machine": MACHINE,
     }
-    piece |= {"run": "piece1", "precision": "bf16", "corpus_tokens": 1_000_000}
+    piece |= {"run": "piece1", "precision": "bf16", "longest": 128, "corpus_tokens": 1_000_000, "held_out_tokens": 10}
     piece["held_out"] = {"step": 10, "mlm_accuracy": 0.4, "mlm_perplexity": 20.0}
     files["english"] = of("english", pieces=[piece])
     judged = {"accuracy": 0.25, "loss": 4.5, "sst2": 0.7}
