@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -195,10 +196,12 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     def train(variant: studies.Variant, corpus: Path, output: Path, **options: Any) -> dict[str, Any]:
         asked.append((options["seconds"],))
+        output.mkdir(parents=True)
         return {"steps": 10, "tokens": 2e6, "seconds": 60.0, "wall_seconds": 66.0}
 
     def train_peer(corpus: Path, setting: str, steps: int, output: Path, options: Any) -> dict[str, Any]:
         asked.append((setting, steps, output.name))
+        output.mkdir(parents=True, exist_ok=True)
         return {"setting": setting, "steps": steps, "tokens": 1e6, "seconds": 66.0}
 
     def judge(output: Path, corpus: Path, data: Path) -> dict[str, float]:
@@ -225,6 +228,9 @@ def test_equal_time(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     page_of("equal_time", root, capsys)
     equal_time.main([*given, "2"])  # only the second seed, with the better rate
     assert asked[8:] == [("ours", 1, 0.01), ("theirs", 1, 0.01)]
+    shutil.rmtree(equal_time.CACHE)
+    with pytest.raises(SystemExit, match="are no longer in"):
+        equal_time.main([*given, "3"])
     page = page_of("equal_time", root, capsys)
     assert f"| {equal_time.OURS} | 1.1 | 2.00 | 25.0% | 4.500 | 0.50 | 70.0% | 81.5% (81.0%–82.0%) |" in page
 

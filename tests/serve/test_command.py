@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,9 @@ class Client(threading.Thread):
 
 def test_term_under_load_loses_nothing(tmp_path: Path) -> None:
     model = small.write_model(tmp_path / "model")
-    with started(f"tiny={model}", "--drain", "0.5") as (program, said):
+    with started(f"tiny={model}", "--drain", "0.5") as (program, said), ThreadPoolExecutor(1) as reader:
         assert said["models"] == ["tiny"]
+        ended = reader.submit(program.communicate, timeout=90)  # meanwhile: a full pipe would stop the program
         enough = threading.Semaphore(0)
         clients = [Client(said["address"], enough) for _ in range(CLIENTS)]
         for client in clients:
@@ -77,7 +79,7 @@ def test_term_under_load_loses_nothing(tmp_path: Path) -> None:
         for client in clients:
             client.join(60)
             assert not client.is_alive()
-        _, log = program.communicate(timeout=60)
+        _, log = ended.result()
     assert program.returncode == 0
     assert {status for client in clients for status in client.statuses} == {200}
     lines = [json.loads(line) for line in log.splitlines()]
