@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.asked import ask_models
 from benchmarks.harness import describe_machine
-from benchmarks.options import ROOT, add_models, add_places, command_line, name_and_place, say
-from benchmarks.report import table, write_json
+from benchmarks.options import ROOT, add_models, add_places, command_line
+from benchmarks.report import table
 
 QUESTIONS = Path(__file__).with_name("cloze_questions.jsonl")
 SHA256 = "0164b59d481bba3ac40de702fa6fc2b80000b2e132876c7bdb719ecc2f93d872"
@@ -180,9 +181,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
-    import bertworks
     from bertworks.data.readers import TextFiles
-    from bertworks.errors import BertworksError
 
     options = parse(arguments)
     torch.set_num_threads(options.threads)
@@ -197,16 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "unigram": {"corpus": corpus, "num_words": count, "words": words, "accuracy": unigram(questions, words)},
         "models": {},
     }
-    if options.output.exists():
-        report["models"] = json.loads(options.output.read_text(encoding="utf-8"))["models"]
-    for given in options.models:
-        name, place = name_and_place(given)
-        try:
-            report["models"][name] = measure(name, bertworks.load(place), questions)
-        except BertworksError as error:
-            sys.exit(f"{given}: {error}")
-        say(f"{name}: {report['models'][name]['accuracy'][ALL]}")
-        write_json(report, options.output)
+    ask_models(report, options, lambda name, model: measure(name, model, questions), lambda row: row["accuracy"][ALL])
     if options.write_docs:
         page = ROOT / "docs" / "benchmarks" / "cloze.md"
         page.write_text(render(report), encoding="utf-8")

@@ -223,9 +223,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(1)
         if piece(options.run, options)["steps"] != entry["steps"]:
             sys.exit(f"{options.run} has written a checkpoint in the meantime: call it again")
-        if weights() != report.get("weights"):
+        shipped = weights()
+        if shipped != report.get("weights"):
             forget_older()
-        report["weights"] = weights()
+        report["weights"] = shipped
         report["pieces"] = [other for other in report["pieces"] if other["run"] != entry["run"]] + [entry]
         report["command"] = command_line("english", arguments)
         report["machine"] = entry["machine"]

@@ -18,15 +18,14 @@ Models that are in the JSON file already keep their rows; a model that is named 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.asked import ask_models
 from benchmarks.harness import describe_machine
-from benchmarks.options import ROOT, add_models, add_places, command_line, name_and_place, say
-from benchmarks.report import table, write_json
+from benchmarks.options import ROOT, add_models, add_places, command_line
+from benchmarks.report import table
 
 LIST = "wordvectors/bolukbasi"
 SENTENCES = (
@@ -118,8 +117,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
-    import bertworks
-    from bertworks.errors import BertworksError
     from bertworks.vectors.word_lists import read_lists
 
     options = parse(arguments)
@@ -138,16 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "sentences": SENTENCES,
         "models": {},
     }
-    if options.output.exists():
-        report["models"] = json.loads(options.output.read_text(encoding="utf-8"))["models"]
-    for given in options.models:
-        name, place = name_and_place(given)
-        try:
-            report["models"][name] = measure(bertworks.load(place), professions)
-        except BertworksError as error:
-            sys.exit(f"{given}: {error}")
-        say(f"{name}: agreement {report['models'][name]['spearman']:.2f}")
-        write_json(report, options.output)
+    ask_models(
+        report, options, lambda _, model: measure(model, professions), lambda row: f"agreement {row['spearman']:.2f}"
+    )
     if options.write_docs:
         (ROOT / "docs" / "benchmarks" / "leanings.md").write_text(render(report), encoding="utf-8")
     print(render(report))
